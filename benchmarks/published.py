@@ -120,7 +120,10 @@ def steps() -> dict[str, Step]:
         copies=drafts("benchmark"),
     )
     found["burgers"] = Step(
-        (f"python -W ignore -m benchmarks.burgers --out {DRAFTS}/benchmark",),
+        tuple(
+            f"python -W ignore -m benchmarks.burgers --pairs {pairs} --out {DRAFTS}/benchmark"
+            for pairs in (4000, 20_000)
+        ),
         copies={f"{DRAFTS}/benchmark/burgers.csv": FOLDER / "benchmark"},
     )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
