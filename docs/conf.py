@@ -12,6 +12,7 @@ from sphinx.util.osutil import relative_uri
 from uqsonet import __version__
 
 project = "uqsonet"
+copyright = "2026 uqsonet developers"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["explore/*", "metadata.py"]
