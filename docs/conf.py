@@ -73,6 +73,17 @@ def _links(app: Sphinx, tree: nodes.document, page: str) -> None:
             node.replace_self(nodes.reference("", "", *node.children, refuri=target))
 
 
+MAX_WHOLE = 24
+"""Letters of a word between backticks that is not broken."""
+
+
+def _long(_app: Sphinx, tree: nodes.document, _page: str) -> None:
+    """Mark text between backticks that has a word too long for a phone: docs/site.css breaks it."""
+    for node in tree.findall(nodes.literal):
+        if max(map(len, node.astext().split()), default=0) > MAX_WHOLE:
+            node["classes"].append("long")
+
+
 def _together(_app: Sphinx, what: str, *rest: list[str]) -> None:
     """Keep attributes that share a line together: Sphinx would take the first for a type."""
     if what == "class":
@@ -87,4 +98,5 @@ def setup(app: Sphinx) -> None:
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(Notebook)
     app.connect("doctree-resolved", _links)
+    app.connect("doctree-resolved", _long)
     app.connect("autodoc-process-docstring", _together, priority=400)  # before napoleon
