@@ -75,7 +75,8 @@ def burgers(tests: int, rng: np.random.Generator) -> Data:
         hat = decay * (hat + slope / 2) + 5e-4 / 2 * flux(ahead)
     fields = {"u0": u0[:, ::8], "u": np.fft.irfft(hat, n)[:, ::8]}
     points = dict.fromkeys(fields, x[::8, None])
-    return Data(fields, points, size, [("u0", ["u"], [("u0", "u", m) for m in (2, 5)])])
+    rows: list[Row] = [("u0", "u", 2), ("u0", "u", 5), ("u", "u0", 2), ("u", "u0", 5)]
+    return Data(fields, points, size, [("u0", ["u"], rows)])
 
 
 def allen_cahn(tests: int, rng: np.random.Generator) -> Data:

@@ -14,6 +14,7 @@ from tests.chains import walk
 from tests.test_joint import FIELDS, SMALL, curved_model, fitted, integral, linear_model
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.operator.baselines import Cokriging, Floor
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.likelihoods import Student
 
@@ -152,6 +153,27 @@ def test_a_solver_corrects_a_wrong_linear_operator_exactly() -> None:
         start.corrected(lambda inputs: inputs @ solver, 10)
     with pytest.raises(ObservationError, match="outputs of shape"):
         start.corrected(lambda inputs: inputs[:, 1:])
+
+
+def test_a_solver_corrects_the_answer_that_there_is() -> None:
+    """A linear model is wrong by far, what answers in its place is exact: nothing is to correct."""
+    exact, wrong = linear_model(), copy.deepcopy(linear_model())
+    with torch.no_grad():
+        wrong.bases.linear_weight.mul_(0.2)
+    p = len(exact.bases.linear_weight)
+    cokriging = Cokriging.on(exact.bases, torch.zeros(p, p))
+    operators = {"uqsonet": wrong, "cokriging": cokriging}
+    floor = Floor(operators, {"outputs": {6: "cokriging"}})
+    emulator = Emulator(wrong, [FIELDS.input], [FIELDS.output], noise_std=0.0, floor=floor)
+    solver, x = integral().numpy().T, SMALL.points().numpy()
+    u = emulator.condition()["k"].sample(1, seed=5)[0] @ solver
+    start = emulator.condition(u=(x[::2], u[::2], 0.03))
+    found = start.corrected(lambda inputs: inputs @ solver)
+    assert found.solves.before > 0.9 * found.solves.of
+    for field in "ku":
+        std = start[field].std()
+        assert np.abs(found[field].mean() - start[field].mean()).max() < 0.01 * std.max()
+        assert np.abs(found[field].std() - std).max() < 0.01 * std.max()
 
 
 def test_an_answer_to_128_readings_agrees_with_a_long_chain() -> None:

@@ -86,6 +86,8 @@ def interrupt(patch: pytest.MonkeyPatch, stage: str) -> None:
 def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: Path) -> None:
     state, undisturbed = tmp_path / "state", squares(MINUTES)
     assert undisturbed.card["recipe"]["branch"] == "linear and perceptron"
+    compared = {row["read"] for row in undisturbed.card["recipe"]["answers"]}
+    assert compared == {"inputs", "outputs"}
     expected = saved(undisturbed, tmp_path)
     for stage in ("choice-0", "final"):
         interrupt(monkeypatch, stage)

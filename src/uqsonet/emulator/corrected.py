@@ -2,9 +2,9 @@
 
 Samples of the answer are solved, and what the solver gives beyond the operator is regressed on the
 coefficients of the input (ridge regression, by leave-one-out errors). The sensors are then answered
-by the corrected operator, with these errors as what it leaves over, and the next solves are of
-samples of that: an iterated ensemble smoother that starts from a learned operator, not from zero.
-How well it matches the solver is measured by weights of the last samples.
+by the corrected operator, and the next solves are of samples of that: an iterated ensemble smoother
+that starts from a learned answer, not from zero. The errors are what the operator leaves over, as
+noise: where samples are wide they damp the step. Weights of the last samples say how well it fits.
 """
 
 from __future__ import annotations
@@ -73,19 +73,17 @@ def corrected(
             f"a solver corrects one set of sensors, by {MIN_SOLVES} solves or more; found "
             f"{len(sets)} sets, {solves} solves"
         )
-    operator = replace(operator, floor=None)
     size, generator = solves // ROUNDS, torch.Generator().manual_seed(seed)
-    every, sizes = [], []
+    answer, every, sizes = conditioned, [], []
     for _ in range(ROUNDS):
         with warnings.catch_warnings():  # of answers on the way
             warnings.simplefilter("ignore", ObservationWarning)
-            a, c = _samples(Conditioned(operator, sets, conditioned.likelihood), size, generator)
+            a, c = _samples(answer, size, generator)
         found, outside = _solved(operator, solver, a)
         sizes.append(_effective(conditioned, a, c, found))
         every.append((a, found))
-        operator = _fitted(
-            replace(operator, operator=conditioned.operator.operator), every, outside
-        )
+        fitted = _fitted(replace(operator, floor=None), every, outside)
+        answer = Conditioned(fitted, sets, conditioned.likelihood)
     if sizes[-1] < MIN_EFFECTIVE * size:
         warnings.warn(
             f"of the last {size} samples {sizes[-1]:.1f} are effective under the solver, so the "
@@ -93,7 +91,6 @@ def corrected(
             ObservationWarning,
             stacklevel=3,
         )
-    answer = Conditioned(operator, sets, conditioned.likelihood)
     return answer, Solves(ROUNDS * size, sizes[0], sizes[-1], size)
 
 

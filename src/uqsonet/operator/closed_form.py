@@ -244,8 +244,11 @@ def standardised_residuals(residuals: Float[Tensor, "N p"]) -> Float[Tensor, "k 
     one changes them least. So a residual that is multiplied by the root of a similar covariance
     comes out close to what it was. Directions in which nothing is left open stay zero.
     """
-    r = residuals[torch.arange(KEPT) % len(residuals)].double()
-    r = r - r.mean(0)
-    values, vectors = torch.linalg.eigh(r.T @ r / len(r))
+    r = residuals[:KEPT].double()
+    repeated = torch.arange(KEPT) % len(r)
+    share = repeated.bincount()[:, None] / KEPT
+    r = r - (share * r).sum(0)
+    values, vectors = torch.linalg.eigh(r.T @ (share * r))
     seen = values > NEGLIGIBLE**2 * values[-1]
-    return (r @ vectors * torch.where(seen, values, torch.inf).rsqrt()) @ vectors.T
+    scaled = r @ vectors * torch.where(seen, values, torch.inf).rsqrt()
+    return (scaled @ vectors.T)[repeated]

@@ -52,8 +52,11 @@ MAX_MOVES = 400
 ACCEPTANCE = 0.3
 """Share of accepted moves that the step size is adapted to."""
 
-NEWTON_STEPS = 5
+NEWTON_STEPS = 12
 """Gauss-Newton steps of `Split`, at most."""
+
+SHORT = 0.1
+"""Length of the last of these steps, in standard deviations of the law that is drawn from."""
 
 
 @dataclass(frozen=True)
@@ -228,9 +231,10 @@ class Split(Source):
     """A Gaussian law whose few directions that readings of the output see are solved for.
 
     In coordinates z ~ N(0, I) of the law given readings of the input, what readings see is split
-    off by an orthonormal basis, ``z = rest + Q^T s``. The rest is drawn from N(0, I), and s from
-    the normal law about the best s for that rest, found by Gauss-Newton: precise readings are
-    matched even if the operator is strongly nonlinear.
+    off by an orthonormal basis Q, ``z = rest + Q^T s``. The rest is normal, and s has the normal
+    law about the best s for that rest, found by Gauss-Newton: precise readings are matched even if
+    the operator is strongly nonlinear. Moves keep the normals v ~ N(0, I) that both are made of:
+    ``s = best(rest) + L^-T Q v``, with the precision L L^T of that law.
 
     Parameters
     ----------
@@ -260,17 +264,26 @@ class Split(Source):
     def start(self, size: int, generator: torch.Generator) -> Samples:
         """Return independent samples."""
         shape = size, self._basis.shape[1]
-        return self._completed(self._rest(shape, generator), generator)
+        return self._made(torch.randn(shape, generator=generator, dtype=torch.float64))
 
     def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
-        """Return samples whose rest is moved, and the seen directions drawn again."""
-        rest = z - (z @ self._basis.T) @ self._basis
-        rest = math.sqrt(1 - step**2) * rest + step * self._rest(z.shape, generator)
-        return self._completed(rest, generator)
+        """Return samples whose normals (n, r) are moved."""
+        fresh = torch.randn(z.shape, generator=generator, dtype=torch.float64)
+        return self._made(math.sqrt(1 - step**2) * z + step * fresh)
 
-    def _rest(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        normal = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return normal - (normal @ self._basis.T) @ self._basis
+    def _made(self, normals: Tensor) -> Samples:
+        """Return the samples of normals (n, r), and their weights."""
+        seen = normals @ self._basis.T
+        rest = normals - seen @ self._basis
+        all_seen = len(self._basis) == self._basis.shape[1]  # every rest is zero, so one is enough
+        best, root = self._solved(rest[:1] if all_seen else rest)
+        upper = root.transpose(1, 2)
+        s = best + torch.linalg.solve_triangular(upper, seen[..., None], upper=True)[..., 0]
+        a = self._given.coordinates(rest + s @ self._basis).float()
+        off = self._white(self._answers(a))
+        size = root.diagonal(0, 1, 2).log().sum(1)
+        weight = seen.square().sum(1) - s.square().sum(1) - off.square().sum(1)
+        return Samples(a, (weight / 2 - size)[:, None], normals)
 
     def _white(self, answers: Tensor) -> Tensor:
         """Return distances (n, m) of readings from answers, in units of their noise."""
@@ -288,35 +301,37 @@ class Split(Source):
         white = torch.linalg.solve_triangular(self._root, slope, upper=False)
         return self._white(answers.detach()), white
 
-    def _completed(self, rest: Tensor, generator: torch.Generator) -> Samples:
-        """Draw what readings see for each rest (n, r), and weight the samples."""
+    def _solved(self, rest: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best s (n, k) for each rest (n, r), and the root L (n, k, k) there.
+
+        Steps are damped, and end for a rest once one is short in units of L.
+        """
         n, k = len(rest), len(self._basis)
-        s = torch.zeros(n, k, dtype=torch.float64)
-        damping = torch.ones(n, 1, dtype=torch.float64)
-        best, cost = s, torch.full((n, 1), math.inf, dtype=torch.float64)
-        centre, root = s, torch.eye(k, dtype=torch.float64).expand(n, -1, -1)
+        best = torch.zeros(n, k, dtype=torch.float64)
+        root = torch.eye(k, dtype=torch.float64).repeat(n, 1, 1)
+        step, s = torch.zeros_like(best), best.clone()
+        cost = torch.full((n,), math.inf, dtype=torch.float64)
+        damping, left = torch.ones_like(cost), torch.arange(n)
         for _ in range(NEWTON_STEPS):
-            off, slope = self._slopes(rest, s)
-            here = (s.square().sum(1) + off.square().sum(1))[:, None]
-            better = here < cost
-            cost, best = torch.where(better, here, cost), torch.where(better, s, best)
+            if not len(left):
+                break
+            off, slope = self._slopes(rest[left], s[left])
+            here = s[left].square().sum(1) + off.square().sum(1)
+            better = here < cost[left]
+            damping[left] = torch.where(better, 1.0, damping[left] / 3)
+            some, off, slope = left[better], off[better, :, None], slope[better]
             precision = slope.transpose(1, 2) @ slope
             precision.diagonal(0, 1, 2).add_(1.0)
-            found = torch.linalg.cholesky(precision)
-            right = (slope.transpose(1, 2) @ off[..., None])[..., 0] - s
-            solved = s + torch.cholesky_solve(right[..., None], found)[..., 0]
-            centre = torch.where(better, solved, centre)
-            root = torch.where(better[..., None], found, root)
-            damping = torch.where(better, 1.0, damping / 3)
-            s = best + damping * (centre - best)
-        normal = torch.randn(n, k, 1, generator=generator, dtype=torch.float64)
-        spread = torch.linalg.solve_triangular(root.transpose(1, 2), normal, upper=True)[..., 0]
-        s = best + spread
-        a = self._given.coordinates(rest + s @ self._basis).float()
-        off = self._white(self._answers(a))
-        size = root.diagonal(0, 1, 2).log().sum(1)
-        weight = normal.square().sum((1, 2)) - s.square().sum(1) - off.square().sum(1)
-        return Samples(a, (weight / 2 - size)[:, None], rest + s @ self._basis)
+            best[some], cost[some] = s[some], here[better]
+            root[some] = lower = torch.linalg.cholesky(precision)
+            right = slope.transpose(1, 2) @ off - s[some][..., None]
+            step[some] = torch.cholesky_solve(right, lower)[..., 0]
+            s = best + damping[:, None] * step
+            length = (root[left].transpose(1, 2) @ step[left][..., None]).square().sum((1, 2))
+            near = length < SHORT**2
+            best[left[near]] = s[left[near]]
+            left = left[~near]
+        return best, root
 
 
 class Following(Source):
