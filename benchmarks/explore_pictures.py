@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
@@ -125,6 +126,14 @@ def shown(page: Page, address: str, state: State) -> bytes:
     return page.screenshot(full_page=state.whole)
 
 
+def few_colours(picture: Image.Image) -> Image.Image:
+    """Return a picture of lines with its 256 most frequent colours, those exactly."""
+    colours, counts = np.unique(np.asarray(picture).reshape(-1, 3), axis=0, return_counts=True)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(colours[np.argsort(-counts, kind="stable")[:256]].ravel().tolist())
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
+
+
 FRAMES = 24
 """Pictures of the moving one, which ends where it begins."""
 
@@ -164,9 +173,8 @@ def main(wanted: list[str]) -> None:
             options: dict[str, Any] = {"viewport": state.size, "color_scheme": state.scheme}
             page = chromium.new_page(**options, is_mobile=state.size is PHONE)
             picture = Image.open(io.BytesIO(shown(page, path.as_uri(), state))).convert("RGB")
-            if state.page in ("diffusion1d", "two inputs"):  # few colours, but those exactly
-                method, dither = Image.Quantize.MAXCOVERAGE, Image.Dither.NONE
-                picture = picture.quantize(method=method, dither=dither)
+            if state.page in ("diffusion1d", "two inputs"):
+                picture = few_colours(picture)
             picture.save(FOLDER / f"{name}.png", optimize=True)
             page.close()
         chromium.close()

@@ -12,6 +12,7 @@ from sphinx.util.osutil import relative_uri
 from uqsonet import __version__
 
 project = "uqsonet"
+copyright = "2026 uqsonet developers"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["explore/*", "metadata.py"]
@@ -72,6 +73,35 @@ def _links(app: Sphinx, tree: nodes.document, page: str) -> None:
             node.replace_self(nodes.reference("", "", *node.children, refuri=target))
 
 
+MAX_WHOLE = 24
+"""Letters that stay on one line, of a word between backticks or a cell of a table."""
+MIN_TEXT = 80
+"""Letters from which on a cell is a text, whose column must not be narrow."""
+MIN_MANY = 8
+"""Columns from which on a table has small letters."""
+
+
+def _lines(_app: Sphinx, tree: nodes.document, _page: str) -> None:
+    """Mark what docs/site.css breaks, and what it keeps on one line.
+
+    Text between backticks breaks where it has a word too long for a phone. Cells of numbers, and
+    short ones with an arrow, stay on a line; long ones are not narrow. Tables of many columns have
+    small letters.
+    """
+    for node in tree.findall(nodes.literal):
+        if max(map(len, node.astext().split()), default=0) > MAX_WHOLE:
+            node["classes"].append("long")
+    for cell in tree.findall(nodes.entry):
+        text = cell.astext()
+        if not re.search(r"[^\W\d]", text) or ("->" in text and len(text) <= MAX_WHOLE):
+            cell["classes"].append("whole")
+        elif len(text) >= MIN_TEXT:
+            cell["classes"].append("text")
+    for columns in tree.findall(nodes.tgroup):
+        if columns["cols"] >= MIN_MANY:
+            columns.parent["classes"].append("many")
+
+
 def _together(_app: Sphinx, what: str, *rest: list[str]) -> None:
     """Keep attributes that share a line together: Sphinx would take the first for a type."""
     if what == "class":
@@ -86,4 +116,5 @@ def setup(app: Sphinx) -> None:
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(Notebook)
     app.connect("doctree-resolved", _links)
+    app.connect("doctree-resolved", _lines)
     app.connect("autodoc-process-docstring", _together, priority=400)  # before napoleon

@@ -268,6 +268,11 @@ def test_every_block_says_what_it_is():
     assert kinds == {"console", "python", "text", "yaml"}
 
 
+def test_no_line_begins_with_a_percent_sign_which_hides_it_on_the_site():
+    for name, text in DOCUMENTS.items():
+        assert not re.search(r"^\s*%", text, flags=re.M), name
+
+
 @pytest.mark.parametrize(("page", "package"), [("cli", "uqsonet"), ("cli-study", "uqsonet_study")])
 def test_the_pages_of_the_command_line_are_those_typer_writes(page, package):
     title = DOCUMENTS[f"docs/{page}.md"].partition("\n")[0].removeprefix("# ")

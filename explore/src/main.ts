@@ -406,7 +406,7 @@ document.getElementById("page")!.replaceChildren(
     " Exact answer to sensors of k: the equation solved for draws of its own law (dashed)"))] : []),
   element("div", { class: "wide" }, element("table", {},
     element("caption", {}, "Sensors"),
-    element("thead", {}, element("tr", {}, ...["field", ...COLUMNS, ""].map((name) => element("th", { scope: "col" }, title(name))))),
+    element("thead", {}, element("tr", {}, ...["field", ...COLUMNS.map((column) => title(column)), ""].map((name) => element("th", { scope: "col" }, name)))),
     rows)),
   element("h2", {}, "In words"), summary,
   element("details", {}, element("summary", {}, "What is exact here"),

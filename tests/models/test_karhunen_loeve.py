@@ -228,7 +228,7 @@ def test_slopes_are_found(monkeypatch):
     r = c - a @ weight.T
     torch.testing.assert_close(residual_covariance(unexplained(*known)), r.T @ r / len(a))
     found = residual_slopes(a, r)
-    monkeypatch.setattr(random_operator, "ROWS", 64_000)  # blocks change nothing
+    monkeypatch.setattr(random_operator, "PRODUCT_ROWS", 64_000)  # blocks change nothing
     torch.testing.assert_close(residual_slopes(a, r), found)
     # The standard error of an entry is about sqrt(3 / 200,000) = 0.004.
     assert (found - torch.diag_embed(slopes)).abs().max() < 0.025
