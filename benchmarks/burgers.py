@@ -147,11 +147,8 @@ def method_of(operator: Conditioned) -> Method:
         points = GRID.points()
         read = checked_sensors(operator.fields.input, points[index], values, None, 0.0)
         law = operator.condition_on(read)
-        offset, basis = law.basis(points)
-        mean, covariance = law.coefficient_moments()
-        std = ((basis @ covariance[0]) * basis).sum(1).clamp_min(0).sqrt()
-        draws = law.coefficient_samples(SAMPLES, torch.Generator().manual_seed(0))[0].double()
-        return offset + basis @ mean[0], std, offset + draws @ basis.T
+        draws = law.sample(SAMPLES, generator=torch.Generator().manual_seed(0))
+        return law.mean(), law.std(), draws
 
     return answer
 

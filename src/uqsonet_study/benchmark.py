@@ -227,14 +227,14 @@ def wrong_share(found: Tensor, true: Tensor) -> Tensor:
 
 
 def fitted(
-    functions: Functions, modes: int, held: Functions, kernel: int = 0
+    functions: Functions, modes: int, held: Functions, kernel: int = 0, images: int = 1
 ) -> KarhunenLoeveModel:
     """Return the joint law of both fields in coefficients, in closed form.
 
     Parameters
     ----------
     functions : Functions
-        Training pairs.
+        Training pairs, then their images.
     modes : int
         Of either field, at most; half of the pairs at most, too.
     held : Functions
@@ -242,8 +242,11 @@ def fitted(
     kernel : int
         Training pairs that a correction of the linear operator is fitted to, at most; three
         quarters at most, too. Others show what it leaves over.
+    images : int
+        Of each pair, the pair itself among them.
     """
-    few = min(modes, functions.size // 2)
+    size = functions.size // images
+    few = min(modes, size // 2)
     network = KarhunenLoeveNetwork(
         input_modes=few, output_modes=few, branch=[], held_out_residuals=True
     )
@@ -254,13 +257,14 @@ def fitted(
         widen_band(model, [(held, model)])
         if not kernel:
             return model
-        first = min(kernel, 3 * functions.size // 4)
+        first = min(kernel // images, 3 * size // 4)
+        centres = (size * torch.arange(images)[:, None] + torch.arange(first)).flatten()
         pairs = [model.targets(functions), model.targets(held)]
         pairs = [(of["a"], of["c"] - of["a"] @ bases.linear_weight.T) for of in pairs]
         (a, left), check = pairs
         sizes = (bases.input_factor.norm(dim=0) * bases.linear_weight.norm(dim=0)).sqrt()
-        branch = fit_kernel_branch(a[:first], left[:first], check, sizes)
-        others = slice(first, first + LEFT_OVER)
+        branch = fit_kernel_branch(a[centres], left[centres], check, sizes)
+        others = slice(first, min(first + LEFT_OVER, size))
         after = [left[others] - branch(a[others]), check[1] - branch(check[0])]
         remainders = float(bases.input_remainder), float(model.output_remainder)
         set_residuals(model, torch.cat(after), *remainders)
@@ -357,6 +361,12 @@ def _learned(
         best = min(found, key=lambda what: found[what], default="law")
         ours[direction] = whole if whole and best == "regression" else tried[best]
     methods = {"ours": ours}
+    if number := one.images.get(pairs):
+        both = (problem.images(side, number) for side in (train.kappa, train.u))
+        law = fitted(
+            Functions(problem.fields, "training", *both), one.modes, kept, one.kernel, number
+        )
+        methods["ours, images"] = dict.fromkeys(one.directions, conditioned(problem, law))
     if whole:
         methods["regression"] = {direction: whole for direction in one.directions}
     return methods

@@ -79,10 +79,10 @@ def corrected(
         with warnings.catch_warnings():  # of answers on the way
             warnings.simplefilter("ignore", ObservationWarning)
             a, c = _samples(answer, size, generator)
-        found, outside = _solved(operator, solver, a)
+        found, left = _solved(operator, solver, a)
         sizes.append(_effective(conditioned, a, c, found))
         every.append((a, found))
-        fitted = _fitted(replace(operator, floor=None), every, outside)
+        fitted = _fitted(replace(operator, floor=None), every, left)
         answer = Conditioned(fitted, sets, conditioned.likelihood)
     if sizes[-1] < MIN_EFFECTIVE_SHARE * size:
         warnings.warn(
@@ -105,7 +105,7 @@ def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tupl
 
 
 def _solved(operator: NamedOperator, solver: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the solver's outputs as coefficients (n, p), and what the modes leave out (M,)."""
+    """Return the solver's outputs as coefficients (n, p), and what modes leave out (n, M)."""
     model: Any = operator.operator
     bases = model.bases
     inputs = bases.input_mean + a @ bases.input_factor.double().T
@@ -120,10 +120,9 @@ def _solved(operator: NamedOperator, solver: Solver, a: Tensor) -> tuple[Tensor,
             f"{tuple(outputs.shape)}"
         )
     parts = zip(operator.outputs, outputs.split(points, 1), strict=True)
-    left = torch.cat([one.encode(part) for one, part in parts], 1) - bases.output_mean
-    c = left @ bases.output_projection().double()
-    outside = (left - c @ bases.output_modes.double().T).square().mean(0)
-    return c / bases.output_scale.double(), outside
+    centred = torch.cat([one.encode(part) for one, part in parts], 1) - bases.output_mean
+    c = centred @ bases.output_projection().double()
+    return c / bases.output_scale.double(), centred - c @ bases.output_modes.double().T
 
 
 def _effective(answer: Conditioned, a: Tensor, c: Tensor, found: Tensor) -> float:
@@ -150,12 +149,18 @@ def _effective(answer: Conditioned, a: Tensor, c: Tensor, found: Tensor) -> floa
 def _fitted(
     operator: NamedOperator, every: list[tuple[Tensor, Tensor]], outside: Tensor
 ) -> NamedOperator:
-    """Return the learned operator, corrected by a linear map that solves ask for."""
+    """Return the learned operator, corrected by a linear map that solves ask for.
+
+    What modes leave out of the last solves (n, M) is nearly the same in all of them where the
+    answer is sharp, so its mean is part of the answer; how far they differ widens the band.
+    """
     model: Any = copy.deepcopy(operator.operator)
     a, found = (torch.cat(part) for part in zip(*every, strict=True))
     with torch.no_grad():
         beyond = found - model.branch(a.float()).double()
         weight, offset, left = ridge_fit(a, beyond, len(every[-1][0]))
+        model.bases.output_mean += outside.mean(0)
+        remainder = outside.var(0).sqrt()
         r, p = model.config.input_modes, model.config.output_modes
         old = model.linear
         model.linear = nn.Linear(r, p)
@@ -166,9 +171,12 @@ def _fitted(
         model.register_buffer("residuals", torch.zeros(KEPT, p))
         model.register_buffer("output_remainder", torch.zeros((), dtype=torch.float64))
         set_residuals(
-            model, left.float(), float(model.bases.input_remainder), float(outside.mean().sqrt())
+            model,
+            left.float(),
+            float(model.bases.input_remainder),
+            float(remainder.square().mean().sqrt()),
         )
-    return replace(operator, operator=model.eval(), remainder=outside.sqrt())
+    return replace(operator, operator=model.eval(), remainder=remainder)
 
 
 def ridge_fit(a: Tensor, c: Tensor, last: int) -> tuple[Tensor, Tensor, Tensor]:

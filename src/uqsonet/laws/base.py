@@ -178,7 +178,7 @@ class InputLaw(ABC):
 
     separate: ClassVar[bool] = False
     """How many random numbers a sample takes depends on the sensors, so that it is conditioned on
-    one set at a time."""
+    one set at a time. With sensors of the output this takes so long that `fit` compares nothing."""
 
     whole: ClassVar[bool] = False
     """Samples are fields beyond what the modes hold: answers about the input take them as they are

@@ -34,8 +34,9 @@ from uqsonet.sensors.sensors import Sensors
 MIN_INPUTS = 50  # training inputs whose margins are estimated
 MAX_MODES = 256  # modes of a latent field without atoms
 LINEAR = 0.05  # noise of a latent value up to which its map counts as linear, in its std
+MIN_READING_NOISE = 1e-6  # least noise of a reading, as a share of the range of the field
 REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
-NO_ATOM = 9.0  # latent values beyond this, in standard deviations, do not occur
+NO_ATOM = 9.0  # cut where there is no atom, in standard deviations: no latent value is beyond it
 SPACING = 0.125  # distance between knots, in standard deviations of the latent field
 MIN_ATOM = 0.01  # share of the inputs that are equal at an end of their range, to be an atom
 TESTED_POINTS = 200  # points whose margins are compared, at most
@@ -220,7 +221,7 @@ def _pieces(
     knots: Tensor, values: Tensor, cuts: Tensor, limits: Tensor, value: Tensor, noise: Tensor
 ) -> Choices:
     """Return the pieces ``start + slope * latent`` of a map that a noisy reading may come from."""
-    noise = noise.clamp_min(MIN_LATENT_VARIANCE * (limits[1] - limits[0]))
+    noise = noise.clamp_min(MIN_READING_NOISE * (limits[1] - limits[0]))
     slope = values.diff() / knots.diff()
     start = values[:-1] - slope * knots[:-1]
     low, high = (knots[k : len(knots) - 1 + k].clamp(cuts[0], cuts[1]) for k in (0, 1))

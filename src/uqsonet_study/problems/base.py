@@ -174,6 +174,16 @@ class Problem(ABC):
         """
         return [torch.arange(self.grid.size)]
 
+    def images(self, fields: Tensor, number: int) -> Tensor:
+        """Return images (number N, n) of inputs or outputs (N, n), the fields themselves first.
+
+        They are made by maps that the operator commutes with and that leave the law of the inputs
+        as it is, so images of a pair are a pair.
+        """
+        if number > 1:
+            raise ConfigError(f"{self.name}: no images of its pairs are known, found {number}")
+        return fields
+
     @property
     def fields(self) -> OperatorFields:
         """What a model has to know of this problem."""

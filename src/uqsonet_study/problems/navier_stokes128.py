@@ -41,6 +41,23 @@ class NavierStokes128(NavierStokes):
         phase = 2 * pi * self.grid.points().sum(-1)
         self.forcing = 0.1 * (torch.sin(phase) + torch.cos(phase)).reshape(self.grid.shape)
 
+    def images(self, fields: Tensor, number: int) -> Tensor:
+        """Return images of vorticities: shifted along (1, -1), mirrored, turned by half.
+
+        The forcing depends on x + y alone. Its sign changes over half a period, as vorticity does
+        in a mirror; and it is the same at c and 1/4 - c.
+        """
+        found = []
+        for image in range(number):
+            w = fields.unflatten(1, (self.points, self.points))
+            if image & 1:  # -w(y + 1/2, x)
+                w = -w.transpose(1, 2).roll(self.points // 2, 1)
+            if image & 2:  # w(1/4 - x, -y)
+                w = w.flip(1, 2).roll((self.points // 4 + 1, 1), (1, 2))
+            shift = self.points * image // number
+            found.append(w.roll((shift, -shift), (1, 2)).flatten(1))
+        return torch.cat(found)
+
 
 def _std(eigenvalues: Tensor) -> Tensor:
     """Return ``sqrt2 tau^1.5 (eigenvalue + tau^2)^(-1.25)``, nothing for the constant."""

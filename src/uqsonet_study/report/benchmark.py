@@ -21,7 +21,12 @@ PROBLEMS = {
     "darcy": "Darcy",
     "navier_stokes": "Navier-Stokes",
 }
-METHODS = {"exact": 0, "ours": 1, "regression": 2}  # methods that stand first, in this order
+METHODS = {
+    "exact": 0,
+    "ours": 1,
+    "ours, images": 2,
+    "regression": 3,
+}  # methods that stand first, in this order
 NUMBERS = {"err_sample": "sample", "err_mean": "mean", "seconds": "s"}
 DIRECTIONS = ("forward", "inverse", "both")
 
