@@ -155,6 +155,19 @@ def test_a_solver_corrects_a_wrong_linear_operator_exactly() -> None:
         start.corrected(lambda inputs: inputs[:, 1:])
 
 
+def test_what_modes_leave_out_of_solves_is_in_the_answer() -> None:
+    """The solver adds a wave that no run has, so no mode knows it."""
+    exact, x, solver = model(), SMALL.points().numpy(), integral().numpy().T
+    wave = 0.3 * np.sin(20 * np.pi * x[:, 0])
+    k = exact.condition()["k"].sample(1, seed=5)[0]
+    truth = exact.condition(u=(x[::2], (k @ solver)[::2], 0.03))["u"]
+    start = Emulator.around(linear_model()).condition(u=(x[::2], (k @ solver + wave)[::2], 0.03))
+    found = start.corrected(lambda inputs: inputs @ solver + wave)["u"]
+    off = [np.abs(one.mean() - truth.mean() - wave).max() for one in (start["u"], found)]
+    assert off[0] > 0.3 and off[1] < 0.01
+    np.testing.assert_allclose(found.std(), truth.std(), rtol=0.01)
+
+
 def test_a_solver_corrects_the_answer_that_there_is() -> None:
     """A linear model is wrong by far, what answers in its place is exact: nothing is to correct."""
     exact, wrong = linear_model(), copy.deepcopy(linear_model())

@@ -21,12 +21,7 @@ PROBLEMS = {
     "darcy": "Darcy",
     "navier_stokes": "Navier-Stokes",
 }
-METHODS = {
-    "exact": 0,
-    "ours": 1,
-    "ours, images": 2,
-    "regression": 3,
-}  # methods that stand first, in this order
+FIRST = ["exact", "ours", "ours, images", "regression"]  # methods that stand first
 NUMBERS = {"err_sample": "sample", "err_mean": "mean", "seconds": "s"}
 DIRECTIONS = ("forward", "inverse", "both")
 
@@ -71,7 +66,7 @@ def joined(scores: Sequence[Path], published: str | Path) -> pd.DataFrame:
         "problem": table["problem"].map([*PROBLEMS].index),
         "direction": table["direction"].map([*DIRECTIONS].index),
         "output": table["target"] == "output",
-        "method": [METHODS.get(method, len(METHODS)) for method in table["method"]],
+        "method": [[*FIRST, method].index(method) for method in table["method"]],
         "pairs": -table["pairs"].fillna(0),
     }
     return table.take(pd.DataFrame(order).sort_values([*order], kind="stable").index)
