@@ -209,3 +209,27 @@ def test_an_answer_to_128_readings_agrees_with_a_long_chain() -> None:
     std = other.std(0)
     assert np.abs(answer["u"].mean(x) - other.mean(0).numpy()).max() < 0.15 * float(std.max())
     assert np.abs(answer["u"].std(x) - std.numpy()).max() < 0.1 * float(std.max())
+
+
+def test_an_answer_to_128_readings_with_laplace_noise_agrees_with_a_gibbs_sampler() -> None:
+    """Double exponential noise is Gaussian given variances, and these are inverse Gaussian given it
+    (Park and Casella, J. Am. Stat. Assoc. 103, 2008).
+    """
+    x, rng = np.linspace(0, 1, 128)[:, None], np.random.default_rng(2)
+    prior, scale = model().condition()["u"], 0.05 / 2**0.5
+    y = prior.sample(1, x, 3)[0] + rng.laplace(scale=scale, size=128)
+    answer = model().condition(u=(x, y, 0.05), likelihood="laplace")
+    mean, (values, vectors) = prior.mean(x), np.linalg.eigh(prior.covariance(x))
+    root = (vectors * np.sqrt(values.clip(0)))[:, -12:]
+    variances, states = np.full(128, 0.05**2), []
+    for _ in range(4000):
+        weighted = root.T / variances
+        lower = np.linalg.cholesky(np.eye(12) + weighted @ root)
+        best = np.linalg.solve(lower @ lower.T, weighted @ (y - mean))
+        states.append(best + np.linalg.solve(lower.T, rng.standard_normal(12)))
+        off = np.abs(y - mean - root @ states[-1])
+        variances = 1 / rng.wald(1 / (scale * off), 1 / scale**2)
+    other = mean + np.array(states[200:]) @ root.T
+    std = other.std(0)
+    assert np.abs(answer["u"].mean(x) - other.mean(0)).max() < 0.1 * std.max()
+    assert np.abs(answer["u"].std(x) - std).max() < 0.05 * std.max()
