@@ -1,88 +1,87 @@
 """Aristoff and Bangerth's membrane: a learned answer, and one corrected by the solver.
 
-``python -m benchmarks.blocks reference FILE`` writes samples by the real solver (tempered moves
-that follow its slope); ``python -m benchmarks.blocks FILE`` prints the answers beside it.
+``python -m benchmarks.blocks reference FILE`` writes samples by the real solver (Hamiltonian
+chains); ``python -m benchmarks.blocks FILE`` prints the answers beside it.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import uqsonet
 from benchmarks.membrane import (
     BLOCKS,
     NOISE,
+    PRIOR_MEAN,
     PRIOR_STD,
     READINGS,
     Membrane,
     measured,
     places,
 )
-from uqsonet.operator.particles import Samples, Source, tempered
+from uqsonet_study.reference.chains import effective_size, r_hat
 
-PAIRS, PARTICLES, LEAPS = 4000, 256, 4
+PAIRS = 4000
+CHAINS, WARM, DRAWS, LEAPS = 4, 300, 4000, 8
+"""Of the reference: chains, their warm-up, draws of each after it, and leapfrog steps of a draw."""
 
 
-class Prior(Source):
-    """Standard normals of the 64 logarithms, weighted by the likelihood and moved by its slope."""
+def chain(
+    z: np.ndarray, root: np.ndarray, step: float, size: int, leaps: int, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Yield states (64,) of a Hamiltonian chain of the standard normals behind the logarithms.
 
-    max_moves = 12
+    Momenta are normal in the coordinates of `root` (64, 64), in which steps are taken; the step
+    is adapted in the first fifth, until four of five are accepted (Neal, 2011).
+    """
+    membrane = Membrane()
 
-    def __init__(self) -> None:
-        self._solver, self.solves = Membrane(), 0
+    def at(z: np.ndarray) -> tuple[float, np.ndarray]:
+        found, slope = membrane.likelihood(PRIOR_MEAN + PRIOR_STD * z)
+        return found - z @ z / 2, root.T @ (PRIOR_STD * slope - z)
 
-    def _weighted(self, z: Tensor) -> tuple[Samples, Tensor]:
-        found = [self._solver.likelihood(row) for row in PRIOR_STD * z.clamp(-8, 8).numpy()]
-        weight = torch.tensor([one for one, _ in found], dtype=torch.float64)
-        weight[(z.abs() > 8).any(1)] = -torch.inf
-        slope = PRIOR_STD * torch.from_numpy(np.stack([one for _, one in found]))
-        self.solves += 2 * len(z)
-        return Samples(z, weight[:, None], torch.cat([z, slope], 1)), slope
-
-    def start(self, size: int, generator: torch.Generator) -> Samples:
-        z = torch.randn(size, BLOCKS**2, generator=generator, dtype=torch.float64)
-        return self._weighted(z)[0]
-
-    def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
-        raise NotImplementedError
-
-    def proposal(
-        self, now: Samples, powers: Tensor, step: float, generator: torch.Generator
-    ) -> tuple[Samples, Tensor]:
-        angle = math.asin(step) / LEAPS
-        cos, sin = math.cos(angle), math.sin(angle)
-        kick = float(powers[0]) * math.tan(angle / 2)
-        x, slope = now.z.split(BLOCKS**2, 1)
-        v = torch.randn(x.shape, generator=generator, dtype=torch.float64)
-        before, found = (x.square() + v.square()).sum(1), now
-        for _ in range(LEAPS):
-            v = v + kick * slope
-            x, v = cos * x + sin * v, cos * v - sin * x
-            found, slope = self._weighted(x)
-            v = v + kick * slope
-        after = (x.square() + v.square()).sum(1)
-        return found, (found.weight - now.weight) @ powers - (after - before) / 2
+    (density, slope), rate = at(z), step
+    for number in range(size):
+        momentum = rng.standard_normal(len(z))
+        before = density - momentum @ momentum / 2
+        new, along = z, slope
+        for _ in range(leaps):
+            momentum = momentum + rate / 2 * along
+            new = new + rate * root @ momentum
+            high, along = at(new) if np.abs(new).max() < 8 else (-np.inf, along)
+            momentum = momentum + rate / 2 * along
+        odds = high - momentum @ momentum / 2 - before
+        if np.log(rng.random()) < odds:
+            z, density, slope = new, high, along
+        if number < size // 5:
+            rate *= np.exp(0.1 * (min(1.0, np.exp(min(odds, 0.0))) - 0.8))
+        yield z
 
 
 def write_reference(path: str) -> None:
-    """Write samples of the logarithms by the real solver."""
-    source, start = Prior(), time.process_time()
-    found, _ = tempered(source, PARTICLES, torch.Generator().manual_seed(0))
-    logs = PRIOR_STD * found.a.numpy()
-    np.savez(path, logs=logs, effective=found.effective_size, solves=source.solves)
-    print(f"{source.solves} solves, {found.effective_size:.0f} effective of {PARTICLES}, "
-          f"{time.process_time() - start:.0f} s")  # fmt: skip
+    """Write samples of the logarithms by the real solver, and how far the chains have mixed."""
+    start, chains = time.process_time(), []
+    for number in range(CHAINS):
+        rng = np.random.default_rng(number)
+        first = np.stack([*chain(rng.standard_normal(64), np.eye(64), 0.04, WARM, 30, rng)])
+        chains.append((rng, first[WARM // 3 :]))
+    root = np.linalg.cholesky(np.cov(np.concatenate([one for _, one in chains]).T))
+    draws = [[*chain(one[-1], root, 0.3, DRAWS, LEAPS, rng)][DRAWS // 5 :] for rng, one in chains]
+    found = torch.from_numpy(np.array(draws))
+    seconds = time.process_time() - start
+    np.savez(path, logs=PRIOR_MEAN + PRIOR_STD * found.flatten(0, 1).numpy())
+    print(f"R-hat {float(r_hat(found).max()):.3f} at most, effective sizes from "
+          f"{float(effective_size(found).min()):.0f}, {seconds:.0f} s")  # fmt: skip
 
 
 def pairs(size: int = PAIRS) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients (size, 8, 8) and readings (size, 13, 13)."""
-    logs = PRIOR_STD * np.random.default_rng(1).standard_normal((size, BLOCKS**2))
+    logs = PRIOR_MEAN + PRIOR_STD * np.random.default_rng(1).standard_normal((size, BLOCKS**2))
     readings = Membrane()(np.exp(logs))
     return np.exp(logs).reshape(-1, BLOCKS, BLOCKS), readings.reshape(-1, READINGS, READINGS)
 
@@ -111,7 +110,7 @@ def main(path: str) -> None:
         likelihood=lambda p, r: -((p - r) ** 2).sum(1) / 2 / NOISE**2,
     )
     scored("learned", answer, logs, start)
-    for solves in (200, 1000):
+    for solves in (200, 1000, 4000):
         start = time.process_time()
         found = answer.corrected(membrane, solves)
         scored(f"corrected, {found.solves}", found, logs, start)

@@ -1,7 +1,9 @@
 """The benchmark of Aristoff and Bangerth: 64 blocks of a membrane from 169 readings of its shape.
 
 ``-div(a grad u) = 10`` on the unit square with u = 0 on the boundary, 32 x 32 bilinear elements, a
-constant on each of 8 x 8 blocks with ``log a_k ~ N(0, 2^2)``, readings at i / 14 with noise 0.05.
+constant on each of 8 x 8 blocks, readings at i / 14 with noise 0.05. Their prior is the density
+``exp(-log(a_k)^2 / 8)`` of a_k itself, for which ``log a_k ~ N(4, 2^2)``: the logarithm's density
+has a factor a_k more.
 
 References
 ----------
@@ -17,7 +19,7 @@ from scipy.linalg import solveh_banded
 from scipy.sparse import coo_matrix
 
 BLOCKS, CELLS, READINGS = 8, 32, 13
-PRIOR_STD, NOISE, LOAD = 2.0, 0.05, 10.0
+PRIOR_MEAN, PRIOR_STD, NOISE, LOAD = 4.0, 2.0, 0.05, 10.0  # mean and std of logarithms
 
 ELEMENT = np.array([[4, -1, -2, -1], [-1, 4, -1, -2], [-2, -1, 4, -1], [-1, -2, -1, 4]]) / 6
 """Stiffness of a square element, corners in order around it."""

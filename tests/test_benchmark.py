@@ -183,6 +183,23 @@ def test_a_bent_operator_is_met_by_its_kernel():
     assert kernel < 0.8 * linear
 
 
+def test_exact_outputs_are_solved_where_the_operator_is_not_linear():
+    bent, where = Bent(), {"input": torch.arange(0, 256, 9), "output": torch.zeros(0).long()}
+    bent.affine = None
+    kappa, u = bent.sample(np.random.default_rng(0), 1)
+    answer = benchmark.exact(bent)(
+        where, {"input": kappa[0, where["input"]], "output": kappa[0, :0]}
+    )
+    drawn_u = answer.sample("output", 400, 1)
+    torch.testing.assert_close(drawn_u, bent.solve(answer.sample("input", 400, 1)))
+    assert (answer.mean("output") - u[0]).norm() < 0.5 * u[0].norm()
+    with pytest.raises(ConfigError, match="bent: no posterior in closed form"):
+        benchmark.exact(bent)(
+            {"input": where["output"], "output": where["input"]},
+            {"input": u[0, :0], "output": u[0, where["input"]]},
+        )
+
+
 def test_images_of_pairs_of_the_flow_are_pairs():
     flow = get_problem("navier_stokes128")
     kappa, u = flow.sample(np.random.default_rng(0), 1)

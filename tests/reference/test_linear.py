@@ -151,6 +151,9 @@ def test_all_of_u_known_exactly_gives_f_back_inside():
 
 
 def test_other_problems_are_refused_with_the_reason():
+    read = GridSensors(torch.arange(1), torch.zeros(1))
     for name in ("diffusion1d", "elliptic_sde2d", "darcy64", "navier_stokes"):
         with pytest.raises(ConfigError, match=f"problem {name}: "):
-            linear_posterior(get_problem(name))
+            linear_posterior(get_problem(name), None, read)
+    with pytest.raises(ConfigError, match="u is not affine in its input"):
+        linear_posterior(get_problem("navier_stokes"), read).mean("output")

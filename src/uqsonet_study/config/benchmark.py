@@ -38,7 +38,7 @@ class BenchmarkProblem(Section):
     regression: int = Field(
         default=4000, ge=0, description="Pairs up to which regression on them is scored, too."
     )
-    exact: bool = Field(default=False, description="Score the posterior in closed form, too.")
+    exact: bool = Field(default=False, description="Score the exact answer, too.")
     kernel: int = Field(
         default=0,
         ge=0,

@@ -67,6 +67,8 @@ class LinearPosterior:
         self._law = condition(left.T, residuals, noise, None)
 
     def _map(self, side: Side) -> Map:
+        if side == "output" and self.problem.affine != "kappa":
+            raise ConfigError(f"{self.problem.name}: u is not affine in its input; sample it")
         return affine_maps(self.problem)[side]
 
     def mean(self, side: Side) -> Float[Tensor, " n"]:
@@ -110,7 +112,8 @@ def linear_posterior(
     Parameters
     ----------
     problem : Problem
-        u depends affinely on kappa, a Gaussian field, and on nothing else.
+        u depends affinely on kappa, a Gaussian field, and on nothing else. Given sensors of kappa
+        alone, u may depend on it in any way; its law is then known by samples.
     sensors_in, sensors_out : GridSensors, optional
         Sensors of kappa and of u. Where some are exact and others are not, the exact ones count as
         `uqsonet.gauss.gaussian.MIN_NOISE` of the largest noise.
@@ -125,7 +128,8 @@ def linear_posterior(
     ConfigError
         If the problem is another.
     """
-    if problem.affine != "kappa" or problem.unobserved or problem.transform.name != "identity":
+    affine = problem.affine == "kappa" or sensors_out is None
+    if not affine or problem.unobserved or problem.transform.name != "identity":
         raise ConfigError(
             f"problem {problem.name}: no posterior in closed form; u has to depend affinely on "
             "its Gaussian input and on no other"
