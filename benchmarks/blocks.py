@@ -22,7 +22,6 @@ from benchmarks.membrane import (
     READINGS,
     Membrane,
     measured,
-    places,
 )
 from uqsonet_study.reference.chains import effective_size, r_hat
 
@@ -43,13 +42,13 @@ def chain(
 
     def at(z: np.ndarray) -> tuple[float, np.ndarray]:
         found, slope = membrane.likelihood(PRIOR_MEAN + PRIOR_STD * z)
-        return found - z @ z / 2, root.T @ (PRIOR_STD * slope - z)
+        return float(found - z @ z / 2), root.T @ (PRIOR_STD * slope - z)
 
     (density, slope), rate = at(z), step
     for number in range(size):
         momentum = rng.standard_normal(len(z))
         before = density - momentum @ momentum / 2
-        new, along = z, slope
+        new, along, high = z, slope, density
         for _ in range(leaps):
             momentum = momentum + rate / 2 * along
             new = new + rate * root @ momentum
@@ -102,13 +101,9 @@ def main(path: str) -> None:
     order = np.argsort(grid[:, 1] * 100 + grid[:, 0])
     y = np.empty(len(grid))
     y[order] = measured()
-    assert len(places()) == len(grid)
     membrane = Membrane()
     start = time.process_time()
-    answer = model.condition(
-        u=(grid, y, float(y.std()) / 10),
-        likelihood=lambda p, r: -((p - r) ** 2).sum(1) / 2 / NOISE**2,
-    )
+    answer = model.condition(u=(grid, y, float(y.std()) / 10), likelihood=gaussian)
     scored("learned", answer, logs, start)
     for solves in (200, 1000, 4000):
         start = time.process_time()

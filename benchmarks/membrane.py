@@ -32,18 +32,6 @@ def measured() -> np.ndarray:
     return (values + values.T - np.diag(values.diagonal())).ravel()
 
 
-def places() -> np.ndarray:
-    """Return where they stand (169, 2)."""
-    x = np.arange(1, READINGS + 1) / (READINGS + 1)
-    return np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)
-
-
-def block_centres() -> np.ndarray:
-    """Return the centres of the blocks (64, 2), x fastest."""
-    x = (np.arange(BLOCKS) + 0.5) / BLOCKS
-    return np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)
-
-
 class Membrane:
     """The solver, with what does not depend on the blocks worked out once."""
 
