@@ -44,30 +44,30 @@ def chain(
         found, slope = membrane.likelihood(PRIOR_MEAN + PRIOR_STD * z)
         return float(found - z @ z / 2), root.T @ (PRIOR_STD * slope - z)
 
-    (density, slope), rate = at(z), step
+    density, slope = at(z)
     for number in range(size):
         momentum = rng.standard_normal(len(z))
         before = density - momentum @ momentum / 2
         new, along, high = z, slope, density
         for _ in range(leaps):
-            momentum = momentum + rate / 2 * along
-            new = new + rate * root @ momentum
+            momentum = momentum + step / 2 * along
+            new = new + step * root @ momentum
             high, along = at(new) if np.abs(new).max() < 8 else (-np.inf, along)
-            momentum = momentum + rate / 2 * along
+            momentum = momentum + step / 2 * along
         odds = high - momentum @ momentum / 2 - before
         if np.log(rng.random()) < odds:
             z, density, slope = new, high, along
         if number < size // 5:
-            rate *= np.exp(0.1 * (min(1.0, np.exp(min(odds, 0.0))) - 0.8))
+            step *= np.exp(0.1 * (min(1.0, np.exp(min(odds, 0.0))) - 0.8))
         yield z
 
 
 def write_reference(path: str) -> None:
     """Write samples of the logarithms by the real solver, and how far the chains have mixed."""
-    start, chains = time.process_time(), []
+    start, chains, size = time.process_time(), [], BLOCKS**2
     for number in range(CHAINS):
         rng = np.random.default_rng(number)
-        first = np.stack([*chain(rng.standard_normal(64), np.eye(64), 0.04, WARM, 30, rng)])
+        first = np.stack([*chain(rng.standard_normal(size), np.eye(size), 0.04, WARM, 30, rng)])
         chains.append((rng, first[WARM // 3 :]))
     root = np.linalg.cholesky(np.cov(np.concatenate([one for _, one in chains]).T))
     draws = [[*chain(one[-1], root, 0.3, DRAWS, LEAPS, rng)][DRAWS // 5 :] for rng, one in chains]
