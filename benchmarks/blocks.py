@@ -6,6 +6,7 @@ chains); ``python -m benchmarks.blocks FILE`` prints the answers beside it.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ def chain(
         if np.log(rng.random()) < odds:
             z, density, slope = new, high, along
         if number < size // 5:
-            step *= np.exp(0.1 * (min(1.0, np.exp(min(odds, 0.0))) - 0.8))
+            step *= math.exp(0.1 * (math.exp(min(float(odds), 0.0)) - 0.8))
         yield z
 
 
