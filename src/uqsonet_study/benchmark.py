@@ -37,6 +37,7 @@ from uqsonet_study.kernel_branch import fit_kernel_branch
 from uqsonet_study.linearised import condition_linearised
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference.linear import GridSensors, linear_posterior
+from uqsonet_study.shift_kernel import ShiftKernel
 
 LOG = logging.getLogger("uqsonet")
 
@@ -48,6 +49,8 @@ OPERATED = 64
 
 SOLVED = 64  # solves behind an exact mean, where the operator is not linear
 LEFT_OVER = 4000  # pairs that show what a kernel's correction leaves over, at most
+BASED_ON = 30_000  # pairs and images of pairs that modes are fitted to, where images are known
+IMAGES = 4  # of a pair that a kernel with symmetries is fitted to, besides their shifts
 TARGETS = {"forward": ("output",), "inverse": ("input",), "both": ("input", "output")}
 """Direction -> sides whose errors are stated."""
 
@@ -236,14 +239,14 @@ def wrong_share(found: Tensor, true: Tensor) -> Tensor:
 
 
 def fitted(
-    functions: Functions, modes: int, held: Functions, kernel: int = 0, images: int = 1
+    functions: Functions, modes: int, held: Functions, kernel: int = 0
 ) -> KarhunenLoeveModel:
     """Return the joint law of both fields in coefficients, in closed form.
 
     Parameters
     ----------
     functions : Functions
-        Training pairs, then their images.
+        Training pairs.
     modes : int
         Of either field, at most; half of the pairs at most, too.
     held : Functions
@@ -251,11 +254,8 @@ def fitted(
     kernel : int
         Training pairs that a correction of the linear operator is fitted to, at most; three
         quarters at most, too. Others show what it leaves over.
-    images : int
-        Of each pair, the pair itself among them.
     """
-    size = functions.size // images
-    few = min(modes, size // 2)
+    few = min(modes, functions.size // 2)
     network = KarhunenLoeveNetwork(
         input_modes=few, output_modes=few, branch=[], held_out_residuals=True
     )
@@ -266,18 +266,53 @@ def fitted(
         widen_band(model, [(held, model)])
         if not kernel:
             return model
-        first = min(kernel // images, 3 * size // 4)
-        centres = (size * torch.arange(images)[:, None] + torch.arange(first)).flatten()
+        first = min(kernel, 3 * functions.size // 4)
         pairs = [model.targets(functions), model.targets(held)]
         pairs = [(of["a"], of["c"] - of["a"] @ bases.linear_weight.T) for of in pairs]
         (a, left), check = pairs
         sizes = (bases.input_factor.norm(dim=0) * bases.linear_weight.norm(dim=0)).sqrt()
-        branch = fit_kernel_branch(a[centres], left[centres], check, sizes)
-        others = slice(first, min(first + LEFT_OVER, size))
+        branch = fit_kernel_branch(a[:first], left[:first], check, sizes)
+        others = slice(first, first + LEFT_OVER)
         after = [left[others] - branch(a[others]), check[1] - branch(check[0])]
         remainders = float(bases.input_remainder), float(model.output_remainder)
         set_residuals(model, torch.cat(after), *remainders)
         model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
+    return model
+
+
+@torch.no_grad()
+def fitted_with_symmetries(
+    problem: Problem, functions: Functions, modes: int, held: Functions, kernel: int
+) -> KarhunenLoeveModel:
+    """Return the joint law, with an operator that commutes with the equation's symmetries.
+
+    Parameters
+    ----------
+    problem : Problem
+        With images of its pairs.
+    functions, modes, held
+        As in `fitted`.
+    kernel : int
+        Training pairs whose images the operator is fitted to, at most; three quarters at most, too.
+        Others show what it leaves over.
+    """
+
+    def images(pairs: slice, number: int) -> Functions:
+        sides = functions.kappa[pairs], functions.u[pairs]
+        return Functions(problem.fields, "training", *(problem.images(s, number) for s in sides))
+
+    number = BASED_ON // functions.size
+    whole = images(slice(None), number) if number > 1 else functions
+    model = fitted(whole, modes, held)
+    first = min(kernel, 3 * functions.size // 4)
+    centres, check = images(slice(first), IMAGES), model.targets(held)
+    shifts = ShiftKernel.of(model.bases, problem.grid.shape, problem.shifts)
+    branch = shifts.fit(centres.kappa, centres.u, (check["a"], check["c"]))
+    others = model.targets(images(slice(first, first + LEFT_OVER // IMAGES), IMAGES))
+    left = torch.cat([of["c"] - branch(of["a"]) for of in (others, check)])
+    set_residuals(model, left, float(model.bases.input_remainder), float(model.output_remainder))
+    model.bases.linear_weight.zero_()
+    model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
     return model
 
 
@@ -371,12 +406,9 @@ def _learned(
         best = min(found, key=lambda what: found[what], default="law")
         ours[direction] = whole if whole and best == "regression" else tried[best]
     methods = {"ours": ours}
-    if number := one.images.get(pairs):
-        both = (problem.images(side, number) for side in (train.kappa, train.u))
-        law = fitted(
-            Functions(problem.fields, "training", *both), one.modes, kept, one.kernel, number
-        )
-        methods["ours, images"] = dict.fromkeys(one.directions, conditioned(problem, law))
+    if one.symmetric:
+        law = fitted_with_symmetries(problem, train, one.modes, kept, one.symmetric)
+        methods["ours, symmetric"] = dict.fromkeys(one.directions, conditioned(problem, law))
     if whole:
         methods["regression"] = {direction: whole for direction in one.directions}
     return methods

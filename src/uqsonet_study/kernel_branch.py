@@ -23,39 +23,51 @@ TRIED_ON = 3000  # pairs that the choice is fitted on, at most
 
 
 class KernelBranch(nn.Module):
-    """The correction ``sum_i w_i exp(<s a, z_i> / l)`` of coefficients a.
+    """The function ``c + sum_i w_i exp(<z, z_i> / l)``, ``z = z_0 + a F``, of coefficients a.
 
     Parameters
     ----------
-    scale : Tensor, shape (r,)
-    centres : Tensor, shape (N, r)
-        Weighted coefficients of pairs.
+    features : Tensor, shape (r, f)
+        F: how coefficients enter the kernel.
+    offset : Tensor, shape (f,)
+        z_0.
+    length : float
+    centres : Tensor, shape (N, f)
+        Features of pairs.
     weights : Tensor, shape (N, p)
+    constant : Tensor, shape (p,)
     """
 
-    scale: Tensor
+    features: Tensor
+    offset: Tensor
     centres: Tensor
     weights: Tensor
+    constant: Tensor
 
-    def __init__(self, scale: Tensor, length: float, centres: Tensor, weights: Tensor) -> None:
+    def __init__(
+        self, features: Tensor, offset: Tensor, length: float, centres: Tensor, weights: Tensor,
+        constant: Tensor,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.length = length
-        self.register_buffer("scale", scale)
+        self.register_buffer("features", features)
+        self.register_buffer("offset", offset)
         self.register_buffer("centres", centres)
         self.register_buffer("weights", weights)
+        self.register_buffer("constant", constant)
         self._single = centres.float(), weights.float()
 
     def forward(self, a: Tensor) -> Tensor:
-        """Map coefficients (..., r) to corrections (..., p), in the precision of `a`."""
-        z = a.to(self.scale) * self.scale
-        return (torch.exp(z @ self.centres.T / self.length) @ self.weights).to(a)
+        """Map coefficients (..., r) to the function (..., p), in the precision of `a`."""
+        z = (self.offset + a.to(self.features) @ self.features) / self.length
+        return (torch.exp(z @ self.centres.T) @ self.weights + self.constant).to(a)
 
     def slope(self, a: Tensor) -> Tensor:
         """Return the slope (p, r) at coefficients (r,); its sum is made in single precision."""
-        kernel = torch.exp(self.centres @ (a.to(self.scale) * self.scale) / self.length)
+        z = (self.offset + a.to(self.features) @ self.features) / self.length
         centres, weights = self._single
-        found = (weights * kernel.float()[:, None]).T @ centres
-        return found.to(a) * (self.scale / self.length).to(a)
+        found = (weights * torch.exp(self.centres @ z).float()[:, None]).T @ centres
+        return (found.to(self.features) @ self.features.T / self.length).to(a)
 
 
 def fit_kernel_branch(
@@ -88,7 +100,9 @@ def fit_kernel_branch(
     length, ridge = min(errors, key=lambda key: errors[key])
     LOG.info("kernel: length %g, ridge %g of %s", length, ridge, errors)
     kernel = (z @ z.T).div_(length).exp_()
-    return KernelBranch(scale, length, z, _solved(kernel, right, ridge))
+    none = torch.zeros_like(scale), torch.zeros_like(right[0])
+    weights = _solved(kernel, right, ridge)
+    return KernelBranch(scale.diag(), none[0], length, z, weights, none[1])
 
 
 def _solved(kernel: Tensor, right: Tensor, ridge: float) -> Tensor:

@@ -44,10 +44,11 @@ class BenchmarkProblem(Section):
         ge=0,
         description="Pairs that a correction of the linear operator is fitted to, at most.",
     )
-    images: dict[int, Annotated[int, Field(ge=2)]] = Field(
-        default={},
-        description="Number of pairs -> images of each pair that the kernel is fitted to as well, "
-        "by the symmetries of the equation; a row of its own.",
+    symmetric: int = Field(
+        default=0,
+        ge=0,
+        description="Pairs that an operator which knows the symmetries of the equation is fitted "
+        "to, at most; a row of its own.",
     )
     correction: CorrectionConfig | None = Field(
         default=None,

@@ -62,6 +62,8 @@ class Problem(ABC):
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
     zero_boundary: bool = False  # whether u vanishes on the boundary
+    shifts: tuple[int, int] = (0, 0)
+    """A direction of the periodic plane along which a shifted pair is a pair, if there is one."""
     block: int = 1000
     """Functions drawn and solved at a time, so that they stay in the processor's cache."""
 

@@ -33,6 +33,7 @@ class NavierStokes128(NavierStokes):
     output_stride = 1
     time = 1.0
     tolerance = 1e-4
+    shifts = 1, -1
     points = 128
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ PROBLEMS = {
     "darcy": "Darcy",
     "navier_stokes": "Navier-Stokes",
 }
-FIRST = ["exact", "ours", "ours, images", "regression"]  # methods that stand first
+FIRST = ["exact", "ours", "ours, symmetric", "regression"]  # methods that stand first
 NUMBERS = {"err_sample": "sample", "err_mean": "mean", "seconds": "s"}
 DIRECTIONS = ("forward", "inverse", "both")
 
