@@ -332,7 +332,10 @@ def cut(cells: pd.DataFrame, line: float) -> list[pd.DataFrame]:
     width = sum(_width([str(name), *texts]) for name, texts in labels)
     width += sum(_width([key[-1], *cells.iloc[:, k].fillna("")]) for k, key in enumerate(keys))
     if width <= line or len(keys) == 1:
-        return [_without_empty_level(cells)]
+        # Lowest headings that are all empty belong to the others, which went elsewhere.
+        while cells.columns.nlevels > 1 and not any(cells.columns.get_level_values(-1)):
+            cells = cells.set_axis(cells.columns.droplevel(-1), axis=1)
+        return [cells]
     ends = [
         [k for k in range(1, len(keys)) if keys[k][:level] != keys[k - 1][:level]]
         for level in range(1, len(keys[0]) + 1)
@@ -355,10 +358,3 @@ def _width(texts: Sequence[str]) -> float:
         small = sum(len(tail[2] or "") for tail in TAIL.finditer(words))
         widest = max(widest, CHARACTER * (len(words) - small) + SMALL * small + GAP)
     return widest
-
-
-def _without_empty_level(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return cells without lowest headings that are all empty: the others went elsewhere."""
-    while cells.columns.nlevels > 1 and not any(cells.columns.get_level_values(-1)):
-        cells = cells.set_axis(cells.columns.droplevel(-1), axis=1)
-    return cells

@@ -43,9 +43,12 @@ EXPERIMENTS = {
     "navier_stokes": "Navier-Stokes",
 }
 
-METHODS = {"paper": "paper", "precise": "ours"}
-METHODS |= {f"precise_{name}": name for name in INFORMED}
+CELLS = {"paper": "paper", "precise": "ours"} | {f"precise_{name}": name for name in INFORMED}
 """Column of a scorecard -> heading."""
+
+METHODS = {"ours": "uqsonet"} | {name: name for name in INFORMED}
+METHODS["no sensors"] = "sensor_free"
+"""Heading -> method of a summary."""
 
 
 def overview_table(card: pd.DataFrame) -> pd.DataFrame:
@@ -54,9 +57,9 @@ def overview_table(card: pd.DataFrame) -> pd.DataFrame:
     run = card[card["precise"].notna()]
     found = run.assign(good=run["precise"] <= run["paper"]).groupby(places, sort=False)
     table = found.agg(cells=("good", "size"), good=("good", "sum"))
-    averages = run.pivot_table(index=places, columns="metric", values=list(METHODS))
+    averages = run.pivot_table(index=places, columns="metric", values=list(CELLS))
     for metric, name in ERRORS.items():
-        for column, method in METHODS.items():
+        for column, method in CELLS.items():
             table[f"{name}: {method}"] = averages[column, metric]
     table = table.rename(columns={"good": "at or below the paper"}).reset_index()
     return table.replace({"table": TITLES}).assign(method=table["method"].map(method_title))
@@ -72,15 +75,11 @@ def highlights_table(read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
     good = np.count_nonzero(cells["precise"] <= cells["paper"])
     of_mean = cells.query("metric == 'err_mean' and method == 'uqsonet'")
     inverse = read("benchmark/table").query("problem == 'poisson' and direction == 'inverse'")
-    inverse = inverse.set_index("method")[["err_sample", "err_mean"]]
-    both = {
-        name: " / ".join(f"{error:.1f}" for error in inverse.loc[[name]].iloc[0])
-        for name in ("exact", "ours")
-    }
-    published = pd.Series(inverse["err_sample"]).drop(["exact", "ours", "regression"])
+    inverse = inverse.drop_duplicates("method").set_index("method")
+    both = inverse.apply(joined, axis=1, names=["err_sample", "err_mean"])
+    published = inverse["err_sample"].drop(["exact", "ours", "regression"])
     whole = read("benchmark/posterior").pivot(index="method", columns="problem", values="mean")
-    shown = (100 * whole).map("{:.1f}".format)
-    whole = shown["poisson"] + " / " + shown["darcy"]
+    whole = (100 * whole).apply(joined, axis=1, names=["poisson", "darcy"])
     people = read("own_data/people").set_index(["data", "sensors", "method"])
     crps = people["crps"].unstack()
     others = crps.drop(columns="uqsonet").min(axis=1)
@@ -138,10 +137,19 @@ def people_table(people: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({**printed, **bands}, index=ours.index).reset_index()
 
 
-def errors(summary: pd.DataFrame, method: str, evaluation: str = "precise") -> pd.DataFrame:
-    """Return the averages of a method in percent: a row for each sensor count."""
-    chosen = summary[(summary["method"] == method) & (summary["evaluation"] == evaluation)]
-    return 100 * chosen.pivot_table(index="sensors", columns="metric", values="value")
+def errors(
+    summary: pd.DataFrame, evaluation: str = "precise", rows: Sequence[str] = ("sensors",)
+) -> dict[str, pd.DataFrame]:
+    """Return method -> averages in percent: a row for each sensor count, a column a metric."""
+    chosen = summary[summary["evaluation"] == evaluation]
+    index = [*rows, "method"]
+    wide = 100 * chosen.pivot_table(index=index, columns="metric", values="value", sort=False)
+    return {str(name): part.droplevel("method") for name, part in wide.groupby(level="method")}
+
+
+def joined(row: Mapping[str, Any] | pd.Series, names: Sequence[str]) -> str:
+    """Return some numbers of a row as one text."""
+    return " / ".join(f"{row[name]:.1f}" for name in names) if len(row) else "-"
 
 
 def named(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
@@ -158,29 +166,23 @@ def beside(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def first_table(summary: pd.DataFrame) -> pd.DataFrame:
     """Return Table 1 of the paper beside ours, from the summary of `diffusion1d`."""
     cells = paper_cells().query("table == 'tab:1d-pde-error' and method == 'uqsonet'")
-    return beside(
-        {
-            "paper": cells.pivot_table(index="sensors", columns="metric", values="paper"),
-            "ours, 10 sets": errors(summary, "uqsonet", "paper"),
-            "ours, 200 sets": errors(summary, "uqsonet"),
-            **{name: errors(summary, name) for name in INFORMED},
-            "no sensors": errors(summary, "sensor_free"),
-        }
-    )
+    paper = {"paper": cells.pivot_table(index="sensors", columns="metric", values="paper")}
+    paper["ours, 10 sets"] = errors(summary, "paper")["uqsonet"]
+    ours = {title: errors(summary)[name] for title, name in METHODS.items()}
+    paper["ours, 200 sets"] = ours.pop("ours")
+    return beside(paper | ours)
 
 
 def worst_table(summaries: Path) -> pd.DataFrame:
     """Return largest errors and smallest skills of UQ-SONet in each experiment, in percent."""
     rows = []
     for experiment, title in EXPERIMENTS.items():
-        summary = pd.read_csv(summaries / f"{experiment}.csv").query("evaluation == 'precise'")
-        values = 100 * summary.set_index(["metric", "method"])["value"]
+        found = errors(pd.read_csv(summaries / f"{experiment}.csv"), rows=["case", "sensors"])
         row: dict[str, Any] = {"experiment": title}
         for metric, name in ERRORS.items():
-            for method in ("uqsonet", *INFORMED):
-                column = f"{name}: {'ours' if method == 'uqsonet' else method}"
-                row[column] = values.loc[metric, method].max()
-            row[f"{name}: skill"] = values.loc[f"skill_{name}", "uqsonet"].min()
+            for heading in ("ours", *INFORMED):
+                row[f"{name}: {heading}"] = found[METHODS[heading]][metric].max()
+            row[f"{name}: skill"] = found["uqsonet"][f"skill_{name}"].min()
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -215,7 +217,7 @@ def reference_table(folder: Path) -> pd.DataFrame:
     )
     rows = []
     for name in config["problems"]:
-        found = errors(pd.read_csv(folder / f"summary/{name}.csv"), "reference")
+        found = errors(pd.read_csv(folder / f"summary/{name}.csv"))["reference"]
         chosen = config["experiments"][name]["reference_samples"]
         samples = chosen.get("precise", config["evaluations"]["precise"]["reference_samples"])
         exact = not found["err_mean"].to_numpy().any()
@@ -231,12 +233,10 @@ def baseline_table(folder: Path) -> pd.DataFrame:
     """Return the errors of predictors without networks, for every third sensor count."""
     tables = []
     for path in sorted(folder.glob("data/*.json")):
-        summary = pd.read_csv(folder / f"summary/{path.stem}.csv")
-        found = {"no sensors": errors(summary, "sensor_free")}
-        found |= {name: errors(summary, name) for name in INFORMED}
+        found = errors(pd.read_csv(folder / f"summary/{path.stem}.csv"))
         columns = {
-            f"{name}: {error}": table[metric].iloc[::3]
-            for name, table in found.items()
+            f"{title}: {error}": found[METHODS[title]][metric].iloc[::3]
+            for title in ("no sensors", *INFORMED)
             for metric, error in ERRORS.items()
         }
         tables.append(pd.DataFrame(columns).reset_index())
@@ -255,15 +255,14 @@ def stage_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
 
 def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
     """Return all that was timed beside a peer, training apart."""
-    rows = []
-    for row in benchmarks.dropna(subset="ratio").to_dict("records"):
-        if row["unit"].startswith("s/") and not row["name"].startswith("training"):
-            ours, peer = (
-                float(f"{1000 * float(row[name]):.3g}") for name in ("value", "peer_value")
-            )
-            found = {"what": row["name"], "ours, ms": f"{ours:,g}", "peer": row["peer"]}
-            rows.append(found | {"peer, ms": f"{peer:,g}", "peer / ours": row["ratio"]})
-    return pd.DataFrame(rows)
+    rows = benchmarks.dropna(subset="ratio")
+    rows = rows[rows["unit"].str.startswith("s/") & ~rows["name"].str.startswith("training")]
+    times = {
+        name: [f"{float(f'{1000 * float(seconds):.3g}'):,g}" for seconds in rows[name]]
+        for name in ("value", "peer_value")
+    }
+    found = {"what": rows["name"], "ours, ms": times["value"], "peer": rows["peer"]}
+    return pd.DataFrame(found | {"peer, ms": times["peer_value"], "peer / ours": rows["ratio"]})
 
 
 def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -380,26 +379,25 @@ def own_data_table(found: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+SHORT = ("mean", "std", "w1")
 PARTS = ("err_mean", "err_std", "w1")
 LAWS = (*INFORMED, "gaussian", "mixture", "analogue", "auto", "exact")
 
 
 def law_tables(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return errors of all laws beside the floor, and medians, CRPS and coverage of `auto`."""
-    errors, details, known = [], [], set(scores["law"])
+    errors, details = [], []
     for _, group in scores.groupby(["problem", "sensors"], sort=False):
         laws = group.set_index("law").to_dict("index")
-        first = group.iloc[0].to_dict()
-        problem, m = first["problem"], first["sensors"]
-        case = {"problem": f"`{problem}`", "m": m}
-        cells = {law: _joined(laws.get(law, {}), PARTS) for law in LAWS if law in known}
-        errors.append(case | cells | {"floor": _joined(first, [f"floor_{p}" for p in SHORT])})
-        row = case | {"medians": _joined(laws["auto"], [f"median_{p}" for p in SHORT])}
+        auto = laws["auto"]
+        case = {"problem": f"`{auto['problem']}`", "m": auto["sensors"]}
+        cells = {law: joined(laws.get(law, {}), PARTS) for law in LAWS}
+        errors.append(case | cells | {"floor": joined(auto, [f"floor_{p}" for p in SHORT])})
+        row = case | {"medians": joined(auto, [f"median_{p}" for p in SHORT])}
         for law in (*BASELINES, "gaussian", "auto"):
-            if law in known:
-                row[f"CRPS: {law}"] = f"{laws[law]['crps']:.4g}" if law in laws else "-"
+            row[f"CRPS: {law}"] = f"{laws[law]['crps']:.4g}" if law in laws else "-"
         for law in ("gaussian", "auto"):
-            row[f"bands: {law}"] = _joined(laws[law], [f"cover_{p}" for p in (50, 90, 95)])
+            row[f"bands: {law}"] = joined(laws[law], [f"cover_{p}" for p in (50, 90, 95)])
         details.append(row)
     return {"laws": pd.DataFrame(errors), "law-details": pd.DataFrame(details)}
 
@@ -409,55 +407,45 @@ def flow_table(scores: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for m, group in scores.groupby("sensors"):
         laws = group.set_index("law").to_dict("index")
-        rows.append({"m": m} | {str(law): _joined(laws[law], PARTS) for law in laws})
+        rows.append({"m": m} | {str(law): joined(laws[law], PARTS) for law in laws})
     return pd.DataFrame(rows)
+
+
+def whole_laws(
+    summary: pd.DataFrame, methods: Mapping[str, str], parts: Sequence[str]
+) -> pd.DataFrame:
+    """Return errors of methods, by title, and what the bands of ours hold; a row a case and m."""
+    found = errors(summary, rows=["case", "sensors"])
+    bands = [f"within_{level}" for level in (50, 90, 95)]
+    table = {
+        title: found[method].apply(joined, axis=1, names=parts) for title, method in methods.items()
+    }
+    table["bands"] = found["uqsonet"].apply(joined, axis=1, names=bands)
+    return pd.DataFrame(table).rename_axis(["case", "m"]).reset_index()
 
 
 def either_side_table(folder: Path) -> pd.DataFrame:
     """Return errors of mean and std given sensors of both sides, and what bands hold of the law."""
-    rows = []
+    methods = {"ours": "uqsonet", "chains' own": "reference"} | METHODS
+    tables = []
     for name, field in {"either_side": "u", "either_side_input": "log k"}.items():
         summary = pd.read_csv(folder / f"{name}.csv")
-        for case, part in summary.groupby("case", sort=False):
-            noise = float(str(case).rpartition("-out")[2])
-            found = {m: errors(part, m).to_dict("index") for m in set(part["method"])}
-            for m, ours in found["uqsonet"].items():
-                row: dict[str, Any] = {"field": field, "noise of u": f"{100 * noise:g} %", "m": m}
-                for column, method in EITHER_SIDE.items():
-                    row[column] = _joined(found[method][m], ["err_mean", "err_std"])
-                row["bands: ours"] = _joined(ours, [f"within_{level}" for level in (50, 90, 95)])
-                rows.append(row | {"effective size": round(ours["effective_size"] / 100)})
-    return pd.DataFrame(rows)
+        table = whole_laws(summary, methods, [*ERRORS])
+        noise = table["case"].str.rpartition("-out")[2].astype(float)
+        table["case"] = (100 * noise).map("{:g} %".format)
+        table.insert(0, "field", field)
+        size = errors(summary, rows=["case", "sensors"])["uqsonet"]["effective_size"] / 100
+        tables.append(table.assign(**{"effective size": size.round().astype(int).to_numpy()}))
+    return pd.concat(tables).rename(columns={"case": "noise of u", "bands": "bands: ours"})
 
 
 def learned_law_table(summaries: Path) -> pd.DataFrame:
     """Return errors of the learned set embedding on inputs that are not Gaussian."""
-    rows = []
     methods = {"learned": "uqsonet", "regression": "regression", "no sensors": "sensor_free"}
-    for path in sorted(summaries.glob("*_learned.csv")):
-        summary, problem = pd.read_csv(path), path.stem.removesuffix("_learned")
-        found = {m: errors(summary, m).to_dict("index") for m in set(summary["method"])}
-        for m, ours in found["uqsonet"].items():
-            row: dict[str, Any] = {"problem": f"`{problem}`", "m": m}
-            row |= {title: _joined(found[name][m], PARTS) for title, name in methods.items()}
-            row["floor"] = _joined(found["reference"][m], PARTS)
-            rows.append(row | {"bands": _joined(ours, [f"within_{v}" for v in (50, 90, 95)])})
-    return pd.DataFrame(rows)
-
-
-EITHER_SIDE = {
-    "ours": "uqsonet",
-    "chains' own": "reference",
-    "cokriging": "cokriging",
-    "regression": "regression",
-    "no sensors": "sensor_free",
-}
-
-SHORT = ("mean", "std", "w1")
-
-
-def _joined(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    return " / ".join(f"{row[name]:.1f}" for name in names) if row else "-"
+    methods["floor"] = "reference"
+    summary = pd.concat(map(pd.read_csv, sorted(summaries.glob("*_learned.csv"))))
+    table = whole_laws(summary, methods, PARTS).rename(columns={"case": "problem"})
+    return table.assign(problem="`" + table["problem"].str.removesuffix("_learned") + "`")
 
 
 def published_tables(folder: Path) -> dict[str, dict[str, str]]:
@@ -498,7 +486,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
             "results": first_table(read("summary/diffusion1d")),
             "worst": worst_table(folder / "summary"),
             "share": named(
-                errors(read("paper_share/summary/diffusion1d"), "uqsonet"), SHARE
+                errors(read("paper_share/summary/diffusion1d"))["uqsonet"], SHARE
             ).reset_index(),
             "readings": ablation_table(read("readings/tables/readings")),
             "mechanism": mechanism_table(read("readings/mechanism")),

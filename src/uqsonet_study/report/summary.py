@@ -195,19 +195,17 @@ def _estimates(group: pd.DataFrame, where: dict[str, Any]) -> dict[tuple[str, st
         assert isinstance(head, tuple)
         (method, metric), values = head, wide.to_numpy()
         found[str(method), str(metric)] = estimate(values)
-    for error, name in SKILLS.items():
-        of = [method for method, metric in found if metric == error and method != SENSOR_FREE]
-        if error == "err_std" and not of:
-            continue  # without a reference nobody has it
-        if (SENSOR_FREE, error) not in found:
-            raise DataError(f"{place}: no {error} of {SENSOR_FREE!r}, over which skill is measured")
-        over = found[SENSOR_FREE, error]
-        found |= {(method, name): skill(found[method, error], over) for method in of}
-    for score, name in GAINS.items():
-        of = [m for m, metric in found if metric == score and m not in (SENSOR_FREE, COKRIGING)]
-        if (COKRIGING, score) in found:
-            over = found[COKRIGING, score]
-            found |= {(method, name): skill(found[method, score], over) for method in of}
+    for baseline, names in ((SENSOR_FREE, SKILLS), (COKRIGING, GAINS)):
+        for score, name in names.items():
+            without = (SENSOR_FREE, baseline)
+            of = [m for m, metric in found if metric == score and m not in without]
+            if (baseline, score) in found:
+                over = found[baseline, score]
+                found |= {(method, name): skill(found[method, score], over) for method in of}
+            elif of and baseline == SENSOR_FREE:
+                raise DataError(
+                    f"{place}: no {score} of {baseline!r}, over which skill is measured"
+                )
     return found
 
 

@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
-from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.operator.file import load
 from uqsonet_study.config import Config, LawFigure
 from uqsonet_study.problems import get_problem
 from uqsonet_study.report.figures.colours import BLACK, GREY, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import draw_bar, draw_map, draw_sensors, input_scale, scale
-from uqsonet_study.report.figures.panels import Panel, read_panels
+from uqsonet_study.report.figures.panels import Panel, error_of, read_panels
 from uqsonet_study.report.figures.style import FIELD_MAP, STD_MAP, new_figure
 from uqsonet_study.report.law_scores import law_name
 from uqsonet_study.report.names import method_title, problem_title
@@ -50,10 +48,7 @@ class Row(NamedTuple):
 
     def errors(self, of: Row) -> tuple[str, str]:
         """Return the relative errors of mean and std in print."""
-        pairs = ((self.mean, of.mean), (self.std, of.std))
-        found = (relative_error(torch.from_numpy(a), torch.from_numpy(b)) for a, b in pairs)
-        mean, std = (f"{100 * float(error):.1f} %" for error in found)
-        return mean, std
+        return error_of(self.mean, of.mean), error_of(self.std, of.std)
 
 
 def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:

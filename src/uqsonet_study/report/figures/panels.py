@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from uqsonet.errors import DataError
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.metrics import relative_error
 from uqsonet.operator.file import load
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
@@ -92,3 +94,9 @@ def load_predictor(files: PanelFiles) -> Predictor:
     """Return whose prediction a panel shows: the first trial, or the ensemble of all."""
     weights = [Path(path) for path in files["weights"]]
     return load_ensemble(weights) if files["ensemble"] else load(weights[0])
+
+
+def error_of(values: np.ndarray, reference: np.ndarray) -> str:
+    """Return the relative L2 error of a mean or a standard deviation, in print."""
+    error = relative_error(torch.from_numpy(values), torch.from_numpy(reference))
+    return f"{100 * float(error):.1f} %"

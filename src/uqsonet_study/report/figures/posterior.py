@@ -13,8 +13,8 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -22,7 +22,6 @@ from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
 from uqsonet.fields.stacked import Domain
-from uqsonet.gauss.metrics import relative_error
 from uqsonet_study.config import Config, PosteriorFigure
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import (
@@ -34,7 +33,13 @@ from uqsonet_study.report.figures.maps import (
     log_axis,
     scale,
 )
-from uqsonet_study.report.figures.panels import Moments, Panel, load_predictor, read_panels
+from uqsonet_study.report.figures.panels import (
+    Moments,
+    Panel,
+    error_of,
+    load_predictor,
+    read_panels,
+)
 from uqsonet_study.report.figures.style import ERROR_MAP, FIELD_MAP, STD_MAP, new_figure
 from uqsonet_study.report.names import method_title
 
@@ -79,12 +84,6 @@ def predict(panel: Panel, files: Mapping[str, Any]) -> Moments:
     o = panel.observations
     found = load_predictor(files).condition(o.locations, o.values, o.mask, panel.noise_std)
     return found.mean()[0].double().numpy(), found.std()[0].double().numpy()
-
-
-def _error(predicted: np.ndarray, reference: np.ndarray) -> str:
-    """Return the relative L2 error of a mean or a standard deviation, in print."""
-    error = relative_error(torch.from_numpy(predicted), torch.from_numpy(reference))
-    return f"{100 * float(error):.1f} %"
 
 
 def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: str) -> Figure:
@@ -153,8 +152,8 @@ def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> Non
     axes.set_xlim(min(x[0], inputs[0]), max(x[-1], inputs[-1]))
     axes.xaxis.set_major_locator(MaxNLocator(4))
     wanted_mean, wanted_std = panel.target
-    errors = f"error of mean {_error(predicted[0], wanted_mean)}"
-    errors += "" if wanted_std is None else f", of std {_error(predicted[1], wanted_std)}"
+    errors = f"error of mean {error_of(predicted[0], wanted_mean)}"
+    errors += "" if wanted_std is None else f", of std {error_of(predicted[1], wanted_std)}"
     noise = rf", $\sigma = {panel.noise_std:g}$" + "\n" if panel.noise_std else ": "
     axes.set_title(f"$m = {len(panel.values)}${noise}{errors}")
 
@@ -176,29 +175,27 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
     figure = new_figure(4.95)
     grid = figure.subplots(2, 4 if panel.reference else 3)
 
+    levels, places = scale(panel.target[0], mean, u), fields.output.grid
+
+    def show(
+        axes: Axes, values: np.ndarray, norm: Normalize, colors: str, title: str, domain: Domain
+    ) -> None:
+        draw_bar(figure, draw_map(axes, domain, values, norm, colors, title), [axes], "bottom")
+
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
     title = f"true input ${fields.input.symbol}$\n$m = {len(panel.values)}$ sensors{noise}"
-    scaled = input_scale(fields, kappa)
-    mesh = draw_map(grid[0, 0], fields.input.grid, kappa, scaled, FIELD_MAP, title)
+    show(grid[0, 0], kappa, input_scale(fields, kappa), FIELD_MAP, title, fields.input.grid)
     draw_sensors(grid[0, 0], panel.sensors)
-    draw_bar(figure, mesh, [grid[0, 0]], "bottom")
-    levels, places = scale(panel.target[0], mean, u), fields.output.grid
-    title = f"true output ${fields.output.symbol}$"
-    mesh = draw_map(grid[1, 0], places, u, levels, FIELD_MAP, title)
-    draw_bar(figure, mesh, [grid[1, 0]], "bottom")
+    show(grid[1, 0], u, levels, FIELD_MAP, f"true output ${fields.output.symbol}$", places)
     titles = fill(f"{method} mean", TITLE), fill(f"{method} std", TITLE)
     if panel.reference is None:
         error = np.abs(mean - u)
         # Where the error exceeds two std is seen on their common scale.
         spread = scale(std, error, positive=True)
-        relative = f"absolute error of the mean\n(relative $L_2$: {_error(mean, u)})"
-        for axes, values, norm, colors, title in (
-            (grid[0, 1], mean, levels, FIELD_MAP, titles[0]),
-            (grid[1, 1], std, spread, STD_MAP, titles[1]),
-            (grid[1, 2], error, spread, STD_MAP, relative),
-        ):
-            mesh = draw_map(axes, places, values, norm, colors, title)
-            draw_bar(figure, mesh, [axes], "bottom")
+        show(grid[0, 1], mean, levels, FIELD_MAP, titles[0], places)
+        show(grid[1, 1], std, spread, STD_MAP, titles[1], places)
+        title = f"absolute error of the mean\n(relative $L_2$: {error_of(mean, u)})"
+        show(grid[1, 2], error, spread, STD_MAP, title, places)
         grid[0, 2].set_axis_off()
     else:
         norms = levels, scale(panel.reference[1], std, positive=True)
@@ -208,8 +205,7 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
             mesh = draw_map(row[1], places, ours, *look, titles[i])
             draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
             error = np.abs(ours - theirs)
-            title = f"absolute error\n(relative $L_2$: {_error(ours, theirs)})"
-            mesh = draw_map(row[2], places, error, scale(error, positive=True), ERROR_MAP, title)
-            draw_bar(figure, mesh, row[2:], "bottom")
+            title = f"absolute error\n(relative $L_2$: {error_of(ours, theirs)})"
+            show(row[2], error, scale(error, positive=True), ERROR_MAP, title, places)
     label_frame(grid)
     return figure

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.fft import dctn
 
@@ -91,19 +90,15 @@ def _draw_column(column: np.ndarray, one: PanelFiles) -> None:
     top.set_title(f"{problem_title(data.fields.name)}\n$m = {count}$")
     where = "" if grid.dim == 1 else f", y = {grid.points()[line[0], 1]:.2g}"
     middle.set_xlabel(f"$x{where}$")
-    _draw_spectra(bottom, spectra)
+    # The model's is dashed, over the reference's.
+    numbers = np.arange(1, spectra.shape[1] + 1)
+    bottom.loglog(numbers, spectra[0], color=REFERENCE, linewidth=2.0)
+    bottom.loglog(numbers, spectra[1], color=PREDICTION, linestyle="--")
+    bottom.set_ylim(FLOOR * spectra.max(), 10 * spectra.max())
+    bottom.set_xlabel("wave number")
 
 
 def _middle(grid: Grid) -> torch.Tensor:
     """Return the grid points along the first axis, halfway up the second."""
     points = torch.arange(len(grid.points())).reshape(grid.shape)
     return points if grid.dim == 1 else points[:, grid.shape[1] // 2]
-
-
-def _draw_spectra(axes: Axes, spectra: np.ndarray) -> None:
-    """Draw both spectra, the model's dashed over the reference's."""
-    numbers = np.arange(1, spectra.shape[1] + 1)
-    axes.loglog(numbers, spectra[0], color=REFERENCE, linewidth=2.0)
-    axes.loglog(numbers, spectra[1], color=PREDICTION, linestyle="--")
-    axes.set_ylim(FLOOR * spectra.max(), 10 * spectra.max())
-    axes.set_xlabel("wave number")

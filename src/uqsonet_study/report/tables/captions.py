@@ -93,16 +93,11 @@ def tests(config: Config, cases: Sequence[Case]) -> str:
 
 def _test(config: Config, case: Case, label: TestEvaluation) -> str:
     used = config.evaluation_of(case.name, label)
+    start = f"“{label}” with {used.sets} observation sets for each $m$"
+    drawn = integer(used.model_samples)
     if used.estimator == "none":
-        return (
-            f"“{label}” with {used.sets} observation sets for each $m$ (errors of the mean against "
-            f"true functions, as there is no reference; {integer(used.model_samples)} samples of "
-            "a model)"
-        )
-    kinds = {"reduced": "variance-reduced ", "chains": "Markov-chain "}
-    kind = kinds.get(used.estimator, "")
-    return (
-        f"“{label}” with {used.sets} observation sets for each $m$ "
-        f"({integer(used.reference_samples)} samples of the {kind}reference, "
-        f"{integer(used.model_samples)} of a model)"
-    )
+        true = "errors of the mean against true functions, as there is no reference"
+        return f"{start} ({true}; {drawn} samples of a model)"
+    kind = {"reduced": "variance-reduced ", "chains": "Markov-chain "}.get(used.estimator, "")
+    samples = f"{integer(used.reference_samples)} samples of the {kind}reference"
+    return f"{start} ({samples}, {drawn} of a model)"
