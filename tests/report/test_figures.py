@@ -336,7 +336,7 @@ def test_maps_of_periodic_functions_reach_the_end() -> None:
 def saved(figure: Figure, folder: Path, scale: str = "full") -> tuple[bytes, bytes]:
     """Save a figure and return its PDF and its PNG, which must be what they are called."""
     pdf, png = folder / "figure.pdf", folder / "figure.png"
-    save(figure, scale, pdf, png)
+    save(figure, scale, folder / "figure")
     assert not list(folder.glob(".*"))
     found = pdf.read_bytes(), png.read_bytes()
     assert found[0].startswith(b"%PDF") and found[1].startswith(b"\x89PNG")

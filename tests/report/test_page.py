@@ -120,8 +120,8 @@ def build(
     paper_cells().assign(ours=float("nan")).to_csv(folder / "scorecard.csv")
     found: list[list[Section]] = []
     monkeypatch.setattr(page_module, "write_page", lambda sections, *_: found.append(sections))
-    pictures, card = [folder / f"{name}.png" for name in captions], folder / "scorecard.csv"
-    build_page(config, captions, folder, tables, pictures, card, folder / "report.html")
+    pictures = [folder / f"{name}.png" for name in captions]
+    build_page(config, captions, tables, pictures, folder / "report.html")
     return found[0], captions
 
 

@@ -34,11 +34,11 @@ def test_a_document_without_markers_is_refused() -> None:
 
 
 def test_markdown() -> None:
-    table = pd.DataFrame({"a": ["|u|", ""], "b": [12345, 2], "c": [0.25, float("nan")]})
-    assert markdown(table, 2).splitlines() == [
+    table = pd.DataFrame({"a": ["|u|", ""], "b": [12345, 2], "c": [0.26, float("nan")]})
+    assert markdown(table).splitlines() == [
         "| a | b | c |",
         "|---|---|---|",
-        r"| \|u\| | 12,345 | 0.25 |",
+        r"| \|u\| | 12,345 | 0.3 |",
         "|  | 2 | -- |",
     ]
 

@@ -13,4 +13,4 @@ with jobs(snakemake) as each:
         config, name = load_config(told["config"]), told["figure"]
         with styled():
             figure = import_module(told["drawn_by"]).draw(config, name, told["files"])
-            save(figure, config.scale, folder / f"{name}.pdf", folder / f"{name}.png")
+            save(figure, config.scale, folder / name)

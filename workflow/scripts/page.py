@@ -10,9 +10,7 @@ with job(snakemake) as told:
     build_page(
         load_config(told["config"]),
         told["captions"],
-        Path(snakemake.output[0]).parent,
         [Path(path) for path in snakemake.input.tables],
         [Path(path) for path in snakemake.input.figures],
-        Path(snakemake.input.scorecard),
         Path(snakemake.output[0]),
     )

@@ -57,10 +57,8 @@ class Section:
 def build_page(
     config: Config,
     captions: Mapping[str, Sequence[str]],
-    results: Path,
     tables: Sequence[Path],
     figures: Sequence[Path],
-    scorecard: Path,
     out: Path,
 ) -> None:
     """Write `report.html` of a run.
@@ -69,12 +67,12 @@ def build_page(
     ----------
     captions : mapping of str to (title, caption)
         Of every figure, by file name without suffix.
-    results : Path
-        Folder of results, whose logs say what each stage took.
     tables : sequence of Path
         JSON files of `uqsonet_study.report.tables.write`.
     figures : sequence of Path
         PNG files.
+    out : Path
+        In the folder of results, which has the scorecard, and logs that say what each stage took.
     """
     shown = [json.loads(path.read_text(encoding="utf-8")) for path in tables]
     for table in shown:
@@ -83,8 +81,9 @@ def build_page(
         dict(zip(("title", "caption"), captions[path.stem], strict=True), name=path.stem, png=path)
         for path in figures
     ]
-    sections, provenance = _sections(config, shown, pictures), provenance_of(results, config)
-    write_page(sections, pd.read_csv(scorecard), provenance, out, config.scale)
+    scorecard = pd.read_csv(out.parent / "scorecard.csv")
+    sections, provenance = _sections(config, shown, pictures), provenance_of(out.parent, config)
+    write_page(sections, scorecard, provenance, out, config.scale)
 
 
 def write_page(

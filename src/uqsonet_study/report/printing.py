@@ -298,12 +298,12 @@ def document(bodies: Sequence[str]) -> str:
     return environment().get_template("document.tex.j2").render(bodies=bodies)
 
 
-def markdown(table: pd.DataFrame, digits: int = 1) -> str:
-    """Return a table in Markdown: whole numbers as they are, others with so many decimals."""
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table in Markdown: whole numbers as they are, others with one decimal."""
 
     def cell(value: object) -> str:
         if isinstance(value, float):
-            return "--" if pd.isna(value) else f"{value:,.{digits}f}"
+            return "--" if pd.isna(value) else f"{value:,.1f}"
         return f"{value:,}" if isinstance(value, int) else str(value).replace("|", r"\|")
 
     rows = [table.columns, *(map(cell, row) for row in table.itertuples(index=False, name=None))]

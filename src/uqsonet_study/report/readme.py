@@ -223,8 +223,8 @@ def reference_table(folder: Path) -> pd.DataFrame:
         exact = not found["err_mean"].to_numpy().any()
         row = {"problem": f"`{name}`", "samples": "closed form" if exact else samples}
         for metric, error in ERRORS.items():
-            row |= {f"{error}: own error": found[metric].max()}
-            row |= {f"{error}: smallest of the paper": printed.loc[name, metric]}
+            row |= {f"{error}: own error": f"{found[metric].max():.2f}"}
+            row |= {f"{error}: smallest of the paper": f"{printed.loc[name, metric]:.2f}"}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -458,7 +458,10 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
     benchmarks, card = read("benchmarks"), read("scorecard")
     found = {
         "README.md": {"highlights": highlights_table(read)},
-        "docs/benchmarks.md": {"overview": overview_table(card)},
+        "docs/benchmarks.md": {
+            "overview": overview_table(card),
+            "people": people_table(read("own_data/people")),
+        },
         "docs/inverse.md": {"either-side": either_side_table(folder / "either_side")},
         "docs/api.md": {"operators": operator_table()},
         "docs/own-data.md": {
@@ -468,6 +471,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         "docs/data.md": {
             "data": data_table(folder / "data"),
             "baselines": baseline_table(folder),
+            "references": reference_table(folder),
         },
         "docs/model.md": {
             "ablation": ablation_table(read("tables/ablation")),
@@ -499,9 +503,7 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         document: {name: markdown(table) for name, table in tables.items()}
         for document, tables in found.items()
     }
-    printed["docs/data.md"]["references"] = markdown(reference_table(folder), 2)
     printed["docs/benchmarks.md"]["benchmark"] = as_markdown(read("benchmark/table"))
-    printed["docs/benchmarks.md"]["people"] = markdown(people_table(read("own_data/people")))
     return printed
 
 

@@ -151,7 +151,7 @@ def _draw_errors(row: SubFigure, table: pd.DataFrame) -> Axes:
     low, high = np.maximum(values - pm, values / 2).min() / MARGIN, (values + pm).max() * MARGIN
     places = first.get_xticks()
     first.set(xscale="log", ylabel="relative $L_2$ error (%)")
-    log_axis(first.yaxis, low, high, most=7)
+    log_axis(first, low, high, most=7)
     first.set_xticks(places)
     first.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes, _ in panels:

@@ -109,7 +109,7 @@ def _draw_panel(axes: Axes, table: pd.DataFrame, x: str, looks: Mapping[str, Any
         axes.plot(own[x], 100 * own["value"], label=line, markersize=3.5, **look)
     values = 100 * np.asarray(table["value"], float)
     axes.set_xscale("log")
-    log_axis(axes.yaxis, values.min() / MARGIN, values.max() * MARGIN, most=5)
+    log_axis(axes, values.min() / MARGIN, values.max() * MARGIN, most=5)
     if x == "training":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     else:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis, XAxis
 from matplotlib.collections import TriMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
@@ -113,13 +112,12 @@ def log_ticks(low: float, high: float, most: int = TICKS) -> list[float]:
     return ticks
 
 
-def log_axis(axis: Axis, low: float, high: float, most: int = TICKS) -> None:
-    """Give an axis a logarithmic scale from `low` to `high`, with few plain numbers."""
+def log_axis(axes: Axes, low: float, high: float, most: int = TICKS) -> None:
+    """Give the vertical axis a logarithmic scale from `low` to `high`, with few plain numbers."""
     ticks = log_ticks(low, high, most)
-    name = "x" if isinstance(axis, XAxis) else "y"
-    axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low, high)})
-    axis.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-    axis.set_minor_locator(NullLocator())
+    axes.set(yscale="log", ylim=(low, high))
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def label_frame(grid: np.ndarray) -> None:

@@ -113,7 +113,7 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
     if logarithmic:
         found = np.concatenate([panels[0].truth[0], *(panel.values for panel in panels)])
         for twin in twins:  # which share their limits
-            log_axis(twin.yaxis, found.min() / MARGIN, found.max() * MARGIN)
+            log_axis(twin, found.min() / MARGIN, found.max() * MARGIN)
     band = f"mean ± {BAND:g} std"
     axis = "log. right axis" if logarithmic else "right axis"
     law = [

@@ -69,7 +69,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, scale: str, pdf: Path, png: Path) -> None:
+def save(figure: Figure, scale: str, path: Path) -> None:
     """Write a figure as vector PDF and as PNG, atomically.
 
     No date and no version is written, so equal figures are equal files.
@@ -78,17 +78,18 @@ def save(figure: Figure, scale: str, pdf: Path, png: Path) -> None:
     ----------
     scale : {"full", "smoke"}
         Of the run. What was made at smoke scale says so in its corner.
+    path : Path
+        Of both files, without suffix.
     """
-    nothing = {"pdf": ("Creator", "Producer", "CreationDate"), "png": ("Software",)}
+    nothing = {"png": ("Software",), "pdf": ("Creator", "Producer", "CreationDate")}
     with styled():
         if scale == "smoke":
             _say_smoke(figure)
         if engine := figure.get_layout_engine():
             engine.execute(figure)  # panels of equal sides find their places in two turns
-        for path, kind in ((png, "png"), (pdf, "pdf")):
-            with atomic_path(path) as temporary:
-                metadata = dict.fromkeys(nothing[kind])
-                figure.savefig(temporary, format=kind, metadata=metadata)
+        for kind, keys in nothing.items():
+            with atomic_path(path.with_suffix(f".{kind}")) as temporary:
+                figure.savefig(temporary, format=kind, metadata=dict.fromkeys(keys))
             figure.set_layout_engine("none")  # panels stand alike in both files
 
 

@@ -62,12 +62,9 @@ def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.
         for case in cases
         for method in case.methods
     ]
-    table = paper_networks().set_index("problem").to_dict("index")
-    papers = [
-        {"problem": problem, "method": "paper", "case": ""} | table[problem]
-        for problem in distinct(case.problem for case in cases)
-        if problem in table
-    ]
+    table = paper_networks().assign(method="paper", case="").set_index("problem", drop=False)
+    known = table.to_dict("index")
+    papers = [known[p] for p in distinct(case.problem for case in cases) if p in known]
     attention = [row for row in ours if row["kind"] == "attention"]
     kriging = [row for row in ours if row["kind"] == "kriging"]
     panels, records = [], list[dict[str, str]]()
