@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES, Case, Config, PlacementTable
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
-from uqsonet_study.report.law_scores import LEVELS, law_name
+from uqsonet_study.report.law_scores import ERRORS, LEVELS, law_name
 from uqsonet_study.report.names import FLOOR, METRICS, method_titles, problem_title
 from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
 from uqsonet_study.report.place_scores import STRATEGIES
@@ -20,24 +20,22 @@ from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import tests
 from uqsonet_study.report.tables.records import Files, about, shown_cases
 
-FLOORS = {"err_mean": "floor_mean", "err_std": "floor_std", "w1": "floor_w1"}
-SHOWN = {metric: METRICS[metric] for metric in (*FLOORS, "crps")}
+SHOWN = {metric: METRICS[metric] for metric in (*ERRORS.values(), "crps")}
 SHOWN |= {f"cover_{level}": f"{level}{PERCENT} band" for level in LEVELS}
 """Metric -> heading."""
-
-Compared = Mapping[str, tuple[str, Mapping[str, str]]]
-"""Row of a panel -> the rows of the file that it is from, and metric -> column."""
 
 
 def laws_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
     """Return a table of laws on the same trained operator, and its numbers in long form."""
     cases, scores = shown_cases(config, name), read_numbers(files["scores"][0], LAW_COLUMNS)
-    panels, records = [], []
+    # Every row has the errors of the floor, which becomes a law beside the others.
+    floor = scores.loc[scores["law"] == BASELINES[0], ["problem", "sensors"]].assign(law=FLOOR)
+    floor = floor.assign(**{metric: scores[f"floor_{part}"] for part, metric in ERRORS.items()})
+    scores, panels, records = pd.concat([scores, floor]), [], []
     for case in cases:
         laws = [law_name(config, case.experiment, method) for method in (*BASELINES, *case.methods)]
-        rows = {law: (law, {metric: metric for metric in SHOWN}) for law in laws}
-        rows |= {FLOOR: (laws[0], FLOORS)}
-        numbers = _numbers(about(name, config, case), case, scores, "law", rows, case.counts)
+        where, places = about(name, config, case), product([*laws, FLOOR], case.counts)
+        numbers = _numbers(where, case, scores, "law", places, [*SHOWN])
         crps = numbers.loc[numbers["metric"] == "crps", "value"].to_list()
         digits = dict.fromkeys(SHOWN, 1) | {"crps": digits_of(crps) if crps else 2}
         judged = (numbers["method"] != FLOOR) & ~numbers["metric"].str.startswith("cover")
@@ -59,13 +57,12 @@ def placement_table(name: str, config: Config, files: Files) -> tuple[Table, pd.
     """Return a table of the reference's spread by strategy, and its numbers in long form."""
     cases, declared = shown_cases(config, name), config.tables[name]
     assert isinstance(declared, PlacementTable)
-    scores = read_numbers(files["scores"][0], PLACE_COLUMNS)
-    rows = {strategy: (strategy, {"mean_std": "std"}) for strategy in STRATEGIES}
+    scores = read_numbers(files["scores"][0], PLACE_COLUMNS).rename(columns={"std": "mean_std"})
     titles = {"sensors": {m: f"$m$ = {m}" for m in declared.counts}}
     panels, records = [], []
     for case in cases:
-        where = about(name, config, case)
-        numbers = _numbers(where, case, scores, "strategy", rows, declared.counts)
+        where, places = about(name, config, case), product(STRATEGIES, declared.counts)
+        numbers = _numbers(where, case, scores, "strategy", places, ["mean_std"])
         digits = {"mean_std": digits_of(numbers["value"].to_list())}
         judged = pd.Series(~numbers["method"].isin(["random_low", "random_high"]))
         panels.append(_panel(case, numbers, judged, digits, titles, STRATEGIES, "places"))
@@ -90,20 +87,20 @@ def _numbers(
     case: Case,
     scores: pd.DataFrame,
     key: str,
-    rows: Compared,
-    counts: Sequence[int],
+    places: Iterable[tuple[str, int]],
+    metrics: Sequence[str],
 ) -> pd.DataFrame:
     """Return the numbers of a panel in long form; a row without a number has none there."""
     own = scores.loc[scores["problem"] == case.problem]
     known = {(row[key], int(row["sensors"])): row for row in own.to_dict("records")}
     found = []
-    for (method, (source, columns)), m in product(rows.items(), counts):
-        if (source, m) not in known:
-            raise DataError(f"scores.csv has no {source!r} of {case.problem} with {m} sensors")
-        for metric, column in columns.items():
+    for method, m in places:
+        if (method, m) not in known:
+            raise DataError(f"scores.csv has no {method!r} of {case.problem} with {m} sensors")
+        for metric in metrics:
             number = {"method": method, "sensors": m, "metric": metric}
             number["unit"] = "1" if metric in ("crps", "mean_std") else "percent"
-            found.append(where | number | {"value": known[source, m][column]})
+            found.append(where | number | {"value": known[method, m][metric]})
     return pd.DataFrame(found).dropna(subset="value", ignore_index=True)
 
 
