@@ -57,9 +57,8 @@ def joined(scores: Sequence[Path], published: str | Path) -> pd.DataFrame:
         parts.append(found.reindex(columns=COLUMNS))
     table = pd.concat([part.dropna(axis=1, how="all") for part in parts])
     table = pd.DataFrame(table).reindex(columns=COLUMNS).reset_index(drop=True)
-    sides = {"forward": "output", "inverse": "input"}
-    known = pd.Series([sides.get(direction) for direction in table["direction"]])
-    table["target"] = table["target"].fillna(known)
+    sides = table["direction"].map({"forward": "output", "inverse": "input"}.get)
+    table["target"] = table["target"].fillna(sides)
     for column in ("pairs", "functions"):
         table[column] = table[column].astype("Int64")
     order = {

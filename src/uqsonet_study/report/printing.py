@@ -84,7 +84,7 @@ class Table:
 
 
 def text_of(
-    value: float | None,
+    value: float,
     pm: float = math.nan,
     *,
     interval: tuple[float, float] | None = None,
@@ -92,7 +92,7 @@ def text_of(
     bold: bool = False,
 ) -> str:
     """Return a number with its ± over trials or its interval; nothing where there is no number."""
-    if value is None or math.isnan(value):
+    if math.isnan(value):
         return ""
     found = f"**{value:.{digits}f}**" if bold else f"{value:.{digits}f}"
     found += "" if math.isnan(pm) else f" ± {pm:.{digits}f}"

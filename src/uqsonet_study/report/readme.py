@@ -19,6 +19,7 @@ from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
 from uqsonet_study.report.printing import markdown, text_of
+from uqsonet_study.report.tables.ablation import skill_text
 
 INFORMED = tuple(name for name in BASELINES if name != "sensor_free")
 """Baselines that see the sensors."""
@@ -267,10 +268,7 @@ def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
 
 def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return validation skills with their ± over trials, from the CSV of a table of ablations."""
-    digits = table["metric"].map(lambda metric: 3 if metric.startswith("skill") else 1)
-    numbers = zip(table["value"], table["pm"], digits, strict=True)
-    cells = [text_of(value, pm=pm, digits=n) for value, pm, n in numbers]
-    found = _named(table).assign(cell=cells)
+    found = _named(table).assign(cell=[skill_text(record) for record in table.itertuples()])
     names = {metric: _skill_title(metric) for metric in dict.fromkeys(table["metric"])}
     wide = found.pivot_table(
         index=["problem", "recipe"], columns="metric", values="cell", aggfunc="first", sort=False
@@ -371,7 +369,7 @@ def own_data_table(found: pd.DataFrame) -> pd.DataFrame:
     """Return scores of `uqsonet validate`: error and coverage in percent."""
     rows = pd.DataFrame({"sensors": found["sensors"], "method": found["method"]})
     errors = zip(found["err_mean"], found["err_mean_se"], strict=True)
-    rows["error, %"] = [f"{error:.1f} ± {spread:.1f}" for error, spread in errors]
+    rows["error, %"] = [text_of(*pair, digits=1) for pair in errors]
     rows["CRPS"] = [f"{value:.4f}" for value in found["crps"]]
     for kind in ("plain", "conformal", "whole"):
         for level in (50, 80, 90):

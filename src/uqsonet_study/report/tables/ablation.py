@@ -68,7 +68,7 @@ def ablation_table(name: str, config: Config, files: Files) -> tuple[Table, pd.D
             if case.problem == problem
         }
         shown = found.assign(statistic=found["metric"])
-        cells = pivot(shown, titles, recipes, _text, "recipe", "experiment")
+        cells = pivot(shown, titles, recipes, skill_text, "recipe", "experiment")
         panels.append(Panel(problem_title(problem), cells))
     trials = " or ".join(distinct(str(case.trials) for case in cases))
     where = "at some" if output.counts else "averaged over"
@@ -80,7 +80,8 @@ def ablation_table(name: str, config: Config, files: Files) -> tuple[Table, pd.D
     return Table(name, "Ablation", "Ablation.", caption, tuple(panels)), found
 
 
-def _text(record: Any) -> str:
+def skill_text(record: Any) -> str:
+    """Return a skill, or minutes or units, with its ± over trials."""
     digits = 3 if record.metric.startswith("skill") else 1
     return text_of(record.value, pm=record.pm, digits=digits)
 
