@@ -34,8 +34,8 @@ def law_scores(files: Mapping[str, Sequence[Path]], config: Config) -> pd.DataFr
     DataError
         If a file cannot be read, or lacks the error of the mean of a method.
     """
-    found = [_of_case(of, config.cases[name], config) for name, of in files.items()]
-    return pd.concat(found, ignore_index=True)
+    tables = [_of_case(of, config.cases[name], config) for name, of in files.items()]
+    return pd.concat(tables, ignore_index=True)
 
 
 def law_name(config: Config, experiment: str, method: str) -> str:

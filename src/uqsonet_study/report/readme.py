@@ -178,12 +178,12 @@ def worst_table(summaries: Path) -> pd.DataFrame:
     """Return largest errors and smallest skills of UQ-SONet in each experiment, in percent."""
     rows = []
     for experiment, title in EXPERIMENTS.items():
-        found = errors(pd.read_csv(summaries / f"{experiment}.csv"), rows=["case", "sensors"])
+        averages = errors(pd.read_csv(summaries / f"{experiment}.csv"), rows=["case", "sensors"])
         row: dict[str, Any] = {"experiment": title}
         for metric, name in ERRORS.items():
             for heading in ("ours", *INFORMED):
-                row[f"{name}: {heading}"] = found[METHODS[heading]][metric].max()
-            row[f"{name}: skill"] = found["uqsonet"][f"skill_{name}"].min()
+                row[f"{name}: {heading}"] = averages[METHODS[heading]][metric].max()
+            row[f"{name}: skill"] = averages["uqsonet"][f"skill_{name}"].min()
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -234,9 +234,9 @@ def baseline_table(folder: Path) -> pd.DataFrame:
     """Return the errors of predictors without networks, for every third sensor count."""
     tables = []
     for path in sorted(folder.glob("data/*.json")):
-        found = errors(pd.read_csv(folder / f"summary/{path.stem}.csv"))
+        averages = errors(pd.read_csv(folder / f"summary/{path.stem}.csv"))
         columns = {
-            f"{title}: {error}": found[METHODS[title]][metric].iloc[::3]
+            f"{title}: {error}": averages[METHODS[title]][metric].iloc[::3]
             for title in ("no sensors", *INFORMED)
             for metric, error in ERRORS.items()
         }
@@ -262,8 +262,8 @@ def peer_table(benchmarks: pd.DataFrame) -> pd.DataFrame:
         name: [f"{float(f'{1000 * float(seconds):.3g}'):,g}" for seconds in rows[name]]
         for name in ("value", "peer_value")
     }
-    found = {"what": rows["name"], "ours, ms": times["value"], "peer": rows["peer"]}
-    return pd.DataFrame(found | {"peer, ms": times["peer_value"], "peer / ours": rows["ratio"]})
+    table = {"what": rows["name"], "ours, ms": times["value"], "peer": rows["peer"]}
+    return pd.DataFrame(table | {"peer, ms": times["peer_value"], "peer / ours": rows["ratio"]})
 
 
 def ablation_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -413,12 +413,12 @@ def whole_laws(
     summary: pd.DataFrame, methods: Mapping[str, str], parts: Sequence[str]
 ) -> pd.DataFrame:
     """Return errors of methods, by title, and what the bands of ours hold; a row a case and m."""
-    found = errors(summary, rows=["case", "sensors"])
+    means = errors(summary, rows=["case", "sensors"])
     bands = [f"within_{level}" for level in (50, 90, 95)]
     table = {
-        title: found[method].apply(joined, axis=1, names=parts) for title, method in methods.items()
+        title: means[method].apply(joined, axis=1, names=parts) for title, method in methods.items()
     }
-    table["bands"] = found["uqsonet"].apply(joined, axis=1, names=bands)
+    table["bands"] = means["uqsonet"].apply(joined, axis=1, names=bands)
     return pd.DataFrame(table).rename_axis(["case", "m"]).reset_index()
 
 
