@@ -6,8 +6,9 @@ transform over the shifts makes it G matrices of N x N, one for each frequency o
 (invariant kernels: Haasdonk and Burkhardt, Mach. Learn. 68, 2007; circulant matrices: Davis, 1979).
 So G N centres cost the memory of N, and G / 2 times its time.
 
-The kernel is ``exp(<z, z'> / l)`` of Fourier coefficients z of inputs, weighted as those of
-`uqsonet_study.kernel_branch`. A weight belongs to a frequency, so the kernel commutes with shifts.
+The kernel is ``exp(<z, z'> / l)`` of weighted Fourier coefficients z of inputs, as in
+`uqsonet_study.kernel_branch`. There is one weight for each frequency, so the kernel of two inputs
+that are shifted alike stays the same.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class Frequencies:
 
     @classmethod
     def of(cls, most: int, direction: tuple[int, int]) -> Frequencies:
-        """Take frequencies up to `most`, and shifts along `direction` (periods of either axis)."""
+        """Return frequencies of at most `most` waves along each axis.
+
+        A whole shift is `direction`, in periods of the two axes.
+        """
         one = range(-most, most + 1)
         kept = []
         for index in itertools.product(one, one):
@@ -61,8 +65,8 @@ class Frequencies:
             own_conjugate = turn in (0, SHIFTS // 2)
             if index >= (0, 0) if own_conjugate else turn < SHIFTS // 2:
                 kept.append((*index, turn))
-        found = torch.tensor(kept)
-        return cls(found[:, :2], found[:, 2])
+        columns = torch.tensor(kept)
+        return cls(columns[:, :2], columns[:, 2])
 
     def of_fields(self, fields: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Return Fourier coefficients (N, F) of fields (N, n), complex128."""
@@ -117,10 +121,10 @@ class ShiftKernel:
     def of(
         cls, bases: KarhunenLoeveBases, shape: tuple[int, ...], direction: tuple[int, int]
     ) -> ShiftKernel:
-        """Take as many frequencies as the bases have modes.
+        """Return the regression on as many frequencies as the bases have modes, at most.
 
-        A frequency counts by the geometric mean of its size in the input and of what the bases'
-        linear operator makes of it.
+        A frequency counts by the geometric mean of its size in the input and of the size of what
+        the bases' linear operator makes of it.
         """
         most = (isqrt(bases.input_factor.shape[1]) - 1) // 2
         frequencies = Frequencies.of(most, direction)

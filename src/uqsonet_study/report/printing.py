@@ -272,9 +272,10 @@ def _rules(line: str) -> str:
     """Return the rules below headings of several columns."""
     position, rules = 1, ""
     for cell in line.split(" & "):
-        spanned = re.match(r"\s*\\multicolumn\{(\d+)\}\{c\}\{[^}]", cell)
+        spanned = re.match(r"\s*\\multicolumn\{(\d+)\}\{c\}\{([^}]?)", cell)
         width = int(spanned[1]) if spanned else 1
-        rules += rf"\cmidrule(lr){{{position}-{position + width - 1}}}" if spanned else ""
+        if spanned and spanned[2]:  # empty ones have no rule
+            rules += rf"\cmidrule(lr){{{position}-{position + width - 1}}}"
         position += width
     return "\n" * bool(rules) + rules
 
