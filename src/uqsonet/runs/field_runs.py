@@ -347,14 +347,10 @@ def _without_absent(
     if absent.all():
         raise DataError(f"{name}: every value is missing")
     present = ~absent
-    try:
-        if isinstance(domain, Grid):
-            part: Domain = MaskedGrid.of(domain, present)
-            part.points()
-        else:
-            part = PointCloud.of(domain.points().numpy()[present])
-    except DataError as error:
-        raise DataError(f"{name}, points that have a value in some run: {error}") from None
+    cloud = _cloud(
+        domain.points().numpy()[present], f"{name}, points that have a value in some run"
+    )
+    part = MaskedGrid.of(domain, present) if isinstance(domain, Grid) else cloud
     if layout is not None:
         own = tuple(layout.shape[k] for k in layout.order)
         places = layout.places
@@ -408,16 +404,15 @@ def _points_of(points: object, name: str) -> Domain:
     if isinstance(points, Grid | MaskedGrid | PointCloud):
         return points
     array = _table(points, f"{name}: points")
-    if array.shape[1:] == (1,) and len(array) > 1 and _is_uniform(array[:, 0]):
-        low, high = array[0, 0], array[-1, 0]
-        if low < high:
-            return Grid((float(low),), (float(high),), (len(array),))
+    if array.shape[1:] == (1,) and _is_uniform(array[:, 0]):
+        return Grid((float(array[0, 0]),), (float(array[-1, 0]),), (len(array),))
     return _cloud(array, name)
 
 
 def _is_uniform(axis: np.ndarray) -> bool:
+    """Return whether coordinates rise by equal steps."""
     steps = np.diff(axis)
-    return bool(steps.size and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
+    return bool(steps.size and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
 
 
 def _repeats(
