@@ -73,7 +73,7 @@ def labelled(
         dims, shape = names, tuple(field.domain.shape)
         coordinates: dict[str, Any] = {name: axis.numpy() for name, axis in axes}
     else:
-        places = np.asarray(field.domain.points() if points is None else points)
+        places = _places(field, points)
         dims, shape = ("point",), (len(places),)
         coordinates = {name: ("point", places[:, k]) for k, name in enumerate(names)}
     return dims, coordinates, lambda values: values.reshape(*values.shape[:-1], *shape)
@@ -84,15 +84,16 @@ def _written(one: Coordinate) -> dict[str, Any]:
     return {key: text for key, text in one.attributes.items() if key != TIME_KEY}
 
 
-def _places(posterior: Any, points: object) -> np.ndarray:
-    return np.asarray(posterior.field.domain.points() if points is None else points)
+def _places(field: Field, points: object) -> np.ndarray:
+    """Return points (M, d), by default those of the field."""
+    return np.asarray(field.domain.points() if points is None else points)
 
 
 def answer_lines(
     posterior: Any, arrays: Mapping[str, np.ndarray], points: object = None
 ) -> Iterator[list[str]]:
     """Yield the rows of a table ``[set,]x[,y[,z]],mean,std,lower,upper``, its header first."""
-    places, single = _places(posterior, points), posterior.single
+    places, single = _places(posterior.field, points), posterior.single
     columns = {name: array for name, array in arrays.items() if name != "samples"}
     for k in range(arrays["samples"].shape[-2] if "samples" in arrays else 0):
         columns[f"sample_{k + 1}"] = arrays["samples"][..., k, :]
@@ -128,7 +129,7 @@ def write_answer(
 
     It raises `DataError` if the suffix is another, or the file cannot be written.
     """
-    suffix, places = path.suffix.lower(), _places(posterior, points)
+    suffix, places = path.suffix.lower(), _places(posterior.field, points)
     require_format(path)
     if suffix == ".csv":
         write_text(path, csv_text(answer_lines(posterior, arrays, points)))
@@ -156,7 +157,7 @@ def _write_mesh(
             text = "_".join([field.name, name, *(f"{k + 1}" for k in index)])
             flat[html.escape(text)] = array[index]  # meshio does not
     if layout is None or layout.mesh is None:
-        nodes = np.asarray(field.domain.points() if points is None else points)
+        nodes = _places(field, points)
         cells = _cells(field.domain if points is None else None, len(nodes))
     else:
         (nodes, cells), flat = layout.mesh, {k: layout.in_file_order(v) for k, v in flat.items()}
