@@ -182,7 +182,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("query in a plane", lambda w: w.answer.mean([[0.1, 0.2]]), r"shape \(M, 1\), found \(1, 2\)"),
     ("query NaN", lambda w: w.answer.std([NAN]), r"points must be finite \(found NaN or inf\)"),
     ("query frame", lambda w: w.answer.mean(pd.DataFrame({"y": [0.1]})),
-     "no column 'x'; there are y"),
+     "no column 'x'; locations need x, there are y"),
     ("a batch plotted", lambda w: w.at([[0.2]] * 2, [[1.0]] * 2).plot(),
      "shows one set of sensors"),
     ("picture of a kind", lambda w: w.answer.plot(w.folder / "a.xyz"), "pictures end in .png"),
