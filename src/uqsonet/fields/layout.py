@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from uqsonet.errors import DataError
+
 MAX_CELLS = 100_000_000  # maximum number of entries of an array that a header may describe
 TIME_KEY = "counted in"  # keeps how a file counts times; no file gets this attribute
 TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}  # numpy's, by how those of CF begin
@@ -156,6 +158,22 @@ class Layout:
         dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
         falling = tuple(map(bool, stored["falling"]))
         return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places, mesh)
+
+
+@dataclass(frozen=True)
+class LabelledField:
+    """What a labelled array says of a field.
+
+    Values (N, n1[, n2[, n3]]) or (N, n) have the axes in the order x, y, z, time, each rising.
+    Points are the axes of a grid, those (n, d) of a cloud, or None where the file has no
+    coordinates. A `DataError` in their place says why those of the file cannot be used; it counts
+    only if nobody states others.
+    """
+
+    values: np.ndarray
+    points: tuple[np.ndarray, ...] | np.ndarray | DataError | None
+    layout: Layout | None
+    units: str
 
 
 def as_base64(values: np.ndarray) -> str:

@@ -16,11 +16,10 @@ from uqsonet.errors import DataError, DataWarning
 from uqsonet.fields.cloud import MaskedGrid, Point, PointCloud
 from uqsonet.fields.field import AXES, TRANSFORMS
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.layout import Layout
+from uqsonet.fields.layout import LabelledField, Layout
 from uqsonet.fields.numbers import plain_array, real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
-from uqsonet.runs.labelled import LabelledField, is_labelled, read_labelled, run_dimension
 from uqsonet.runs.stored import changed, row_blocks
 
 Missing = Literal["error", "drop", "fill"]
@@ -113,7 +112,9 @@ class FieldRuns:
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
         layout = None
-        if is_labelled(values):
+        if _is_labelled(values):
+            from uqsonet.runs.labelled import read_labelled, run_dimension
+
             values = read_labelled(values, run_dimension([values], None, name), name)
         if isinstance(values, LabelledField):
             if points is None:
@@ -212,6 +213,11 @@ class FieldRuns:
             return self.domain.grid.size - self.domain.size
         layout = self.layout
         return 0 if layout is None or layout.absent is None else int(layout.absent.sum())
+
+
+def _is_labelled(value: object) -> bool:
+    """Return whether a value is an xarray.DataArray."""
+    return all(hasattr(value, name) for name in ("dims", "coords", "attrs", "transpose"))
 
 
 def _numeric(values: object, name: str) -> np.ndarray:

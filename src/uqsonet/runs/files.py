@@ -20,6 +20,7 @@ import h5py
 import numpy as np
 
 from uqsonet.errors import DataError, library, nearest, printable
+from uqsonet.fields.layout import LabelledField
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
@@ -38,7 +39,6 @@ from uqsonet.runs.guard import (
 from uqsonet.runs.labelled import (
     RUN_NAMES,
     VALID,
-    LabelledField,
     axis_number,
     no_coordinate,
     read_labelled,
