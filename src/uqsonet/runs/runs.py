@@ -211,8 +211,7 @@ def _field_runs(name: str, value: object) -> FieldRuns:
 
 
 def named_fields(
-    fields: Mapping[str, FieldRuns],
-    transforms: Mapping[str, str | Transform] | None = None,
+    fields: Mapping[str, FieldRuns], transforms: Mapping[str, str | Transform]
 ) -> list[Field]:
     """Return what a model has to know of fields, with the transforms named or proposed.
 
@@ -220,7 +219,7 @@ def named_fields(
     """
     found = []
     for name, field in fields.items():
-        kind = (transforms or {}).get(name) or field.transform or "identity"
+        kind = transforms.get(name) or field.transform or "identity"
         if isinstance(kind, str):
             unit = _typical(field.values) if kind == "asinh" else 1.0
             kind = Transform(kind, unit, *_ends_of(field.values))

@@ -125,12 +125,11 @@ def write_answer(
     posterior: Any, path: Path, arrays: Mapping[str, np.ndarray], level: float,
     points: object = None,
 ) -> None:  # fmt: skip
-    """Write `answer_arrays` of a level: ``.csv``, ``.npz``, ``.nc`` or ``.vtu`` by the suffix.
+    """Write `answer_arrays` of a level in the format of the path's suffix (`require_format`).
 
-    It raises `DataError` if the suffix is another, or the file cannot be written.
+    It raises `DataError` if the file cannot be written.
     """
-    suffix, places = path.suffix.lower(), _places(posterior.field, points)
-    require_format(path)
+    suffix = path.suffix.lower()
     if suffix == ".csv":
         write_text(path, csv_text(answer_lines(posterior, arrays, points)))
     elif suffix == ".nc":
@@ -142,6 +141,7 @@ def write_answer(
         _write_mesh(posterior.field, path, arrays, points)
     else:
         labels = {} if posterior.single else {"set": np.array(posterior.sensors.labels)}
+        places = _places(posterior.field, points)
         with atomic_path(path) as part, part.open("wb") as file:
             np.savez(file, **arrays, points=places, level=np.array(level), **labels)  # type: ignore[arg-type]
 
