@@ -183,6 +183,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("query NaN", lambda w: w.answer.std([NAN]), r"points must be finite \(found NaN or inf\)"),
     ("query frame", lambda w: w.answer.mean(pd.DataFrame({"y": [0.1]})),
      "no column 'x'; locations need x, there are y"),
+    ("query frame of texts", lambda w: w.answer.mean(pd.DataFrame({"x": [0.1, "a"]})),
+     "points, column 'x', row 2: 'a' is no number"),
     ("a batch plotted", lambda w: w.at([[0.2]] * 2, [[1.0]] * 2).plot(),
      "shows one set of sensors"),
     ("picture of a kind", lambda w: w.answer.plot(w.folder / "a.xyz"), "pictures end in .png"),
