@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 20_346, "all": 21_256}
+MAX_LINES = {"core": 20_345, "all": 21_255}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_STUDY = {"": 18_271, "report": 5_175, "pipeline": 841}

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,13 +116,12 @@ class Runs:
 
     def __getitem__(self, index: slice | np.ndarray | Sequence[int]) -> Runs:
         """Return some of the runs."""
-        found = object.__new__(Runs)
-        found.name, found.inputs, found.outputs = self.name, dict(self.inputs), dict(self.outputs)
-        found.groups = self.groups
         if np.ndim(index) == 0 and not isinstance(index, slice):  # type: ignore[arg-type]
             raise DataError(f"runs[{index}]: a slice or a list of numbers gives runs")
-        found._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
-        return found
+        some = copy(self)
+        some.inputs, some.outputs = dict(self.inputs), dict(self.outputs)
+        some._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
+        return some
 
     def __repr__(self) -> str:
         def side(fields: Mapping[str, FieldRuns]) -> str:

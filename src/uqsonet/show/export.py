@@ -133,7 +133,6 @@ def write_answer(
     if suffix == ".csv":
         write_text(path, csv_text(answer_lines(posterior, arrays, points)))
     elif suffix == ".nc":
-        library("h5netcdf")
         dataset = as_dataset(posterior, arrays, level, points)
         with atomic_path(path) as part:
             dataset.to_netcdf(part, engine="h5netcdf")
