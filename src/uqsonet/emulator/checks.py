@@ -7,7 +7,6 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.sensors.sensors import AXES, Sensors, plain_axes, require_readable, require_readings
+from uqsonet.sensors.sensors import Sensors, require_readable, require_readings
 
 MIN_LEVEL = 0.02  # least noise in the test for improbable sensors, as a share of the field's std
 MAX_SENSORS = 20_000  # sensors in one set: memory grows with its square
@@ -188,18 +187,9 @@ def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:
     """
     domain = field.domain
     if is_frame(points):
-        from uqsonet.sensors.tables import frame_of
+        from uqsonet.sensors.tables import columns_of, points_of_table
 
-        frame = frame_of(points, [field])
-        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
-        columns = plain_axes(columns, [field], what)
-        axes, there = list(AXES[: domain.dim]), list(columns)
-        if lacking := [axis for axis in axes if axis not in there]:
-            raise ObservationError(
-                f"{what}: no column {lacking[0]!r}; there are {', '.join(there)}"
-            )
-        points = np.stack([np.asarray(columns[axis], dtype=object) for axis in axes], -1)
-        points = points.astype(np.float64)
+        points = points_of_table(columns_of(points, [field])[0], what, field)
     x = real_numbers(points, what)
     x = x[:, None] if x.ndim == 1 and domain.dim == 1 else x
     if x.ndim != 2 or x.shape[1] != domain.dim:

@@ -279,10 +279,9 @@ def _shares(points: np.ndarray) -> np.ndarray:
     dim = points.shape[1]
     if dim == 1:
         order = np.argsort(points[:, 0])
-        gaps = np.diff(points[order, 0])
-        shares = np.zeros(len(points))
-        shares[order[:-1]] += gaps / 2
-        shares[order[1:]] += gaps / 2
+        halves = np.diff(points[order, 0]) / 2
+        shares = np.empty(len(points))
+        shares[order] = np.append(halves, 0) + np.append(0, halves)
         return shares
     from scipy.spatial import Delaunay
 

@@ -169,10 +169,9 @@ class Grid(Interpolating):
 
     def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return grid points and Lagrange weights (j, q) (`Interpolating.neighbours`)."""
-        if bool(self.nodes(x[:1])[1].all()):  # one place off the grid is enough
-            nodes, there = self.nodes(x)
-            if bool(there.all()):
-                return nodes[:, None], torch.ones_like(nodes[:, None])
+        nodes, there = self.nodes(x)
+        if bool(there.all()):
+            return nodes[:, None], torch.ones_like(nodes[:, None])
         index = torch.zeros((len(x), 1), dtype=torch.long, device=x.device)
         weights = torch.ones((len(x), 1), dtype=torch.float64, device=x.device)
         for k, (n, step, repeats) in enumerate(zip(self.shape, self.spacing(), self.repeats)):  # noqa: B905

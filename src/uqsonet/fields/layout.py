@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
+
+from uqsonet.errors import DataError
 
 MAX_CELLS = 100_000_000  # maximum number of entries of an array that a header may describe
 TIME_KEY = "counted in"  # keeps how a file counts times; no file gets this attribute
@@ -111,20 +114,20 @@ class Layout:
                 "dims": list(one.dims),
                 "times": one.origin is not None,
                 "shape": list(one.values.shape),
-                "values": _packed(one.values.astype("M8[ns]" if one.origin else np.float64)),
+                "values": as_base64(one.values.astype("M8[ns]" if one.origin else np.float64)),
                 "attributes": dict(one.attributes),
             }
             for one in self.coordinates
         ]
         names = ("dims", "shape", "axes", "order", "falling")
         found: dict[str, Any] = {key: list(getattr(self, key)) for key in names}
-        absent = None if self.absent is None else _packed(np.packbits(self.absent.ravel()))
+        absent = None if self.absent is None else as_base64(np.packbits(self.absent.ravel()))
         if self.places is not None:
-            found["places"] = _packed(self.places.astype(np.int64))
+            found["places"] = as_base64(self.places.astype(np.int64))
         if self.mesh is not None:
             nodes, cells = self.mesh
-            cells = [[kind, one.shape[1], _packed(one.astype(np.int32))] for kind, one in cells]
-            found["mesh"] = [_packed(nodes.astype(np.float64)), cells]
+            cells = [[kind, one.shape[1], as_base64(one.astype(np.int32))] for kind, one in cells]
+            found["mesh"] = [as_base64(nodes.astype(np.float64)), cells]
         return {**found, "coordinates": coordinates, "absent": absent}
 
     @classmethod
@@ -137,29 +140,47 @@ class Layout:
             raise ValueError(f"a layout of {shape} entries in the order {order}")
         coordinates = []
         for one in stored["coordinates"]:
-            kind = np.dtype(np.int64 if one["times"] else np.float64)
-            values = _unpacked(one["values"], kind).reshape([int(n) for n in one["shape"]])
+            kind = np.int64 if one["times"] else np.float64
+            values = from_base64(one["values"], kind).reshape([int(n) for n in one["shape"]])
             values = values.astype("M8[ns]") if one["times"] else values
             dims = tuple(map(str, one["dims"]))
             coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
         absent = places = mesh = None
         if stored["absent"] is not None:
-            bits = np.unpackbits(_unpacked(stored["absent"], np.dtype(np.uint8)))
+            bits = np.unpackbits(from_base64(stored["absent"], np.uint8))
             absent = bits[:cells].astype(bool).reshape([shape[k] for k in order])
         if "places" in stored:
-            places = _unpacked(stored["places"], np.dtype(np.int64))
+            places = from_base64(stored["places"], np.int64)
         if "mesh" in stored:
-            nodes, cells = _unpacked(stored["mesh"][0], np.dtype(float)), stored["mesh"][1]
-            integers = ((str(k), _unpacked(one, np.dtype(np.int32)), int(q)) for k, q, one in cells)
+            nodes, cells = from_base64(stored["mesh"][0], float), stored["mesh"][1]
+            integers = ((str(k), from_base64(one, np.int32), int(q)) for k, q, one in cells)
             mesh = nodes.reshape(-1, 3), tuple((k, one.reshape(-1, q)) for k, one, q in integers)
         dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
         falling = tuple(map(bool, stored["falling"]))
         return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places, mesh)
 
 
-def _packed(values: np.ndarray) -> str:
+@dataclass(frozen=True)
+class LabelledField:
+    """What a labelled array says of a field.
+
+    Values (N, n1[, n2[, n3]]) or (N, n) have the axes in the order x, y, z, time, each rising.
+    Points are the axes of a grid, those (n, d) of a cloud, or None where the file has no
+    coordinates. A `DataError` in their place says why those of the file cannot be used; it counts
+    only if nobody states others.
+    """
+
+    values: np.ndarray
+    points: tuple[np.ndarray, ...] | np.ndarray | DataError | None
+    layout: Layout | None
+    units: str
+
+
+def as_base64(values: np.ndarray) -> str:
+    """Return the bytes of an array, in C order, as a text for headers and pages."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def _unpacked(text: str, kind: np.dtype) -> np.ndarray:
+def from_base64(text: str, kind: DTypeLike) -> np.ndarray:
+    """Return the entries (n,) of a text that `as_base64` made; ValueError if it is none."""
     return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind)

@@ -75,8 +75,8 @@ class EncodedRuns:
         sensors: object, noise_std: float, seed: int, like: EncodedRuns | None = None,
     ) -> EncodedRuns:  # fmt: skip
         """Return runs with these transforms; `like` has the same outputs."""
-        outputs = like.outputs if like else named_fields(runs.outputs, transforms, ends=True)
-        sides = named_fields(runs.inputs, transforms, ends=True), outputs
+        outputs = like.outputs if like else named_fields(runs.outputs, transforms)
+        sides = named_fields(runs.inputs, transforms), outputs
         input, output = (
             Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
         )

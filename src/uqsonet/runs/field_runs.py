@@ -16,11 +16,10 @@ from uqsonet.errors import DataError, DataWarning
 from uqsonet.fields.cloud import MaskedGrid, Point, PointCloud
 from uqsonet.fields.field import AXES, TRANSFORMS
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.layout import Layout
+from uqsonet.fields.layout import LabelledField, Layout
 from uqsonet.fields.numbers import plain_array, real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
-from uqsonet.runs.labelled import LabelledField, is_labelled, read_labelled, run_dimension
 from uqsonet.runs.stored import changed, row_blocks
 
 Missing = Literal["error", "drop", "fill"]
@@ -113,7 +112,9 @@ class FieldRuns:
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
         layout = None
-        if is_labelled(values):
+        if _is_labelled(values):
+            from uqsonet.runs.labelled import read_labelled, run_dimension
+
             values = read_labelled(values, run_dimension([values], None, name), name)
         if isinstance(values, LabelledField):
             if points is None:
@@ -212,6 +213,11 @@ class FieldRuns:
             return self.domain.grid.size - self.domain.size
         layout = self.layout
         return 0 if layout is None or layout.absent is None else int(layout.absent.sum())
+
+
+def _is_labelled(value: object) -> bool:
+    """Return whether a value is an xarray.DataArray."""
+    return all(hasattr(value, name) for name in ("dims", "coords", "attrs", "transpose"))
 
 
 def _numeric(values: object, name: str) -> np.ndarray:
@@ -347,14 +353,10 @@ def _without_absent(
     if absent.all():
         raise DataError(f"{name}: every value is missing")
     present = ~absent
-    try:
-        if isinstance(domain, Grid):
-            part: Domain = MaskedGrid.of(domain, present)
-            part.points()
-        else:
-            part = PointCloud.of(domain.points().numpy()[present])
-    except DataError as error:
-        raise DataError(f"{name}, points that have a value in some run: {error}") from None
+    cloud = _cloud(
+        domain.points().numpy()[present], f"{name}, points that have a value in some run"
+    )
+    part = MaskedGrid.of(domain, present) if isinstance(domain, Grid) else cloud
     if layout is not None:
         own = tuple(layout.shape[k] for k in layout.order)
         places = layout.places
@@ -408,16 +410,15 @@ def _points_of(points: object, name: str) -> Domain:
     if isinstance(points, Grid | MaskedGrid | PointCloud):
         return points
     array = _table(points, f"{name}: points")
-    if array.shape[1:] == (1,) and len(array) > 1 and _is_uniform(array[:, 0]):
-        low, high = array[0, 0], array[-1, 0]
-        if low < high:
-            return Grid((float(low),), (float(high),), (len(array),))
+    if array.shape[1:] == (1,) and _is_uniform(array[:, 0]):
+        return Grid((float(array[0, 0]),), (float(array[-1, 0]),), (len(array),))
     return _cloud(array, name)
 
 
 def _is_uniform(axis: np.ndarray) -> bool:
+    """Return whether coordinates rise by equal steps."""
     steps = np.diff(axis)
-    return bool(steps.size and steps[0] != 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
+    return bool(steps.size and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-4, atol=0))
 
 
 def _repeats(

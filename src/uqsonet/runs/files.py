@@ -14,17 +14,18 @@ from dataclasses import replace
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import h5py
 import numpy as np
 
 from uqsonet.errors import DataError, library, nearest, printable
+from uqsonet.fields.layout import LabelledField
 from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import FORMAT, path_of, readable
-from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.field_runs import FieldRuns, Missing
 from uqsonet.runs.functions import SPLITS
 from uqsonet.runs.guard import (
     bounded,
@@ -38,7 +39,6 @@ from uqsonet.runs.guard import (
 from uqsonet.runs.labelled import (
     RUN_NAMES,
     VALID,
-    LabelledField,
     axis_number,
     no_coordinate,
     read_labelled,
@@ -79,7 +79,7 @@ def open_runs(
     points: object = None,
     transform: str | Mapping[str, str] | None = None,
     units: Mapping[str, str] | None = None,
-    missing: Literal["error", "drop", "fill"] = "error",
+    missing: Missing = "error",
     periodic: bool | str | Sequence[str] = False,
     run: str | None = None,
     groups: object = None,

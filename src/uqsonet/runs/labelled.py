@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from uqsonet.errors import DataError, printable
-from uqsonet.fields.layout import TIME_KEY, Coordinate, Layout
+from uqsonet.fields.layout import TIME_KEY, Coordinate, LabelledField, Layout
 from uqsonet.fields.numbers import require_exact
 from uqsonet.runs.stored import changed
 
@@ -47,27 +46,6 @@ VALID = ("valid_min", "valid_max", "valid_range")
 
 PACKED = {"scale_factor": 1.0, "add_offset": 0.0}
 """CF attributes of packed values, and what they are where they are not there."""
-
-
-@dataclass(frozen=True)
-class LabelledField:
-    """What a labelled array says of a field.
-
-    Values (N, n1[, n2[, n3]]) or (N, n) have the axes in the order x, y, z, time, each rising.
-    Points are the axes of a grid, those (n, d) of a cloud, or None where the file has no
-    coordinates. A `DataError` in their place says why those of the file cannot be used; it counts
-    only if nobody states others.
-    """
-
-    values: np.ndarray
-    points: tuple[np.ndarray, ...] | np.ndarray | DataError | None
-    layout: Layout | None
-    units: str
-
-
-def is_labelled(value: object) -> bool:
-    """Return whether a value is an xarray.DataArray."""
-    return all(hasattr(value, name) for name in ("dims", "coords", "attrs", "transpose"))
 
 
 def run_dimension(arrays: Sequence[Any], run: str | None, where: str) -> str:

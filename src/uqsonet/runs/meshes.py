@@ -12,10 +12,9 @@ import numpy as np
 
 from uqsonet.errors import DataError, library
 from uqsonet.fields.field import AXES
-from uqsonet.fields.layout import Coordinate, Layout
+from uqsonet.fields.layout import Coordinate, LabelledField, Layout
 from uqsonet.files import LARGE
 from uqsonet.runs.guard import bounded, sound
-from uqsonet.runs.labelled import LabelledField
 
 MESHIO_FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
 """Formats of meshio, by suffix."""

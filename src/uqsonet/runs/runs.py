@@ -11,6 +11,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,13 +116,12 @@ class Runs:
 
     def __getitem__(self, index: slice | np.ndarray | Sequence[int]) -> Runs:
         """Return some of the runs."""
-        found = object.__new__(Runs)
-        found.name, found.inputs, found.outputs = self.name, dict(self.inputs), dict(self.outputs)
-        found.groups = self.groups
         if np.ndim(index) == 0 and not isinstance(index, slice):  # type: ignore[arg-type]
             raise DataError(f"runs[{index}]: a slice or a list of numbers gives runs")
-        found._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
-        return found
+        some = copy(self)
+        some.inputs, some.outputs = dict(self.inputs), dict(self.outputs)
+        some._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
+        return some
 
     def __repr__(self) -> str:
         def side(fields: Mapping[str, FieldRuns]) -> str:
@@ -211,21 +211,18 @@ def _field_runs(name: str, value: object) -> FieldRuns:
 
 
 def named_fields(
-    fields: Mapping[str, FieldRuns],
-    transforms: Mapping[str, str | Transform] | None = None,
-    ends: bool = False,
+    fields: Mapping[str, FieldRuns], transforms: Mapping[str, str | Transform]
 ) -> list[Field]:
     """Return what a model has to know of fields, with the transforms named or proposed.
 
-    With `ends` a field does not leave its range where values stand at an end of it.
+    A field does not leave its range where values stand at an end of it.
     """
     found = []
     for name, field in fields.items():
-        kind = (transforms or {}).get(name) or field.transform or "identity"
+        kind = transforms.get(name) or field.transform or "identity"
         if isinstance(kind, str):
             unit = _typical(field.values) if kind == "asinh" else 1.0
-            lower, upper = _ends_of(field.values) if ends else (-math.inf, math.inf)
-            kind = Transform(kind, unit, lower, upper)
+            kind = Transform(kind, unit, *_ends_of(field.values))
         mean, std = column_moments(ArrayRows([(field.values, kind.forward)], torch.float64))
         scale = float(std.square().mean().sqrt())
         if not scale > 1e-7 * float(mean.abs().max()):  # the rounding of stored values
@@ -340,17 +337,13 @@ def proposed_transform(field: FieldRuns) -> str:
 
     `uqsonet.fit` tries both and takes the one with the better scores.
     """
+    from scipy.stats import skew
+
     if field.transform is not None or not may_log(field):
         return field.transform or "identity"
-    values = _some(field.values).astype(np.float64)
-    plain, logged = _skewness(values), _skewness(np.log(values))
+    values = _some(field.values).astype(np.float64).ravel()
+    plain, logged = skew(values), skew(np.log(values))
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
-
-
-def _skewness(values: np.ndarray) -> float:
-    """Return the skewness of all values."""
-    centred = values - values.mean()
-    return float((centred**3).mean() / np.square(centred).mean() ** 1.5)
 
 
 @dataclass(frozen=True)
@@ -432,15 +425,10 @@ def distance_from_gaussian(coefficients: Tensor) -> float:
     The largest Kolmogorov distance of the first ten and of their squared norm, which under a
     Gaussian law is chi-squared: a heavy tail common to all shows there.
     """
-    leading = coefficients[:, :10]
-    cuts = [torch.special.ndtr(column) for column in leading.T]
-    half = torch.tensor(leading.shape[1] / 2, dtype=torch.float64)
-    cuts.append(torch.special.gammainc(half, leading.square().sum(1) / 2))
-    size = len(coefficients)
-    steps = torch.arange(size + 1, dtype=torch.float64) / size
-    worst = 0.0
-    for cut in cuts:
-        ordered = cut.double().sort().values
-        gap = torch.maximum((ordered - steps[:-1]).abs(), (ordered - steps[1:]).abs())
-        worst = max(worst, float(gap.max()))
-    return worst
+    from scipy.stats import chi2, kstest
+
+    leading = coefficients[:, :10].double().numpy()
+    norms, law = np.square(leading).sum(1), chi2(leading.shape[1])
+    tests = [kstest(column, "norm", method="asymp") for column in leading.T]
+    tests.append(kstest(norms, law.cdf, method="asymp"))
+    return max(float(one.statistic) for one in tests)

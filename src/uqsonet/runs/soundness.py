@@ -23,7 +23,7 @@ COMPARED_POINTS = 2000  # number of points at which neighbouring runs are compar
 SHOWN_RUNS = 10  # maximum number of runs that a warning lists
 
 
-def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split]:
+def sound_split(runs: Runs, seed: int) -> tuple[Runs, Split]:
     """Return the runs without crashed ones, and their split; warn of what may be wrong with them.
 
     The other runs stand in the parts in which they would stand if none had crashed.
@@ -44,7 +44,7 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
             f"{runs.name}: left out as outliers, far from all others in {', '.join(names)}: "
             f"{'run' if len(numbers) == 1 else 'runs'} {listed}{more}. Did they crash?",
             DataWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=3,
         )
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
@@ -56,7 +56,7 @@ def sound_split(runs: Runs, seed: int, stacklevel: int = 2) -> tuple[Runs, Split
             "trajectories, say so with Runs(..., groups=labels): bands are then judged on "
             "whole trajectories, and without that they are too narrow for new ones",
             DataWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=3,
         )
     return runs, split
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -281,32 +280,6 @@ def sensors_at(
     labels = [str(k) for k in range(len(y))]
     kind = "torch" if isinstance(locations, Tensor) or isinstance(values, Tensor) else "numpy"
     return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
-
-
-def plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) -> dict[str, Any]:
-    """Return columns with the names that files give to coordinates changed to x, y, z.
-
-    Times become numbers, `ObservationError` if one cannot be read, and longitudes move by whole
-    turns into the domain.
-    """
-    plain = dict(columns)
-    for one in fields:
-        for k, axis in enumerate(one.axes):
-            if axis not in plain or k >= len(AXES) or AXES[k] in plain:
-                continue
-            cells, layout = plain.pop(axis), one.layout
-            times = [c for c in layout.coordinates if c.name == axis and c.origin] if layout else []
-            try:
-                if times:
-                    cells = times[0].numbers(cells).tolist()
-                elif layout is not None and k in layout.longitudes:
-                    rows = torch.zeros(len(cells), one.domain.dim, dtype=torch.float64)
-                    rows[:, k] = torch.tensor(np.asarray(cells, dtype=np.float64))
-                    cells = one.wrapped(rows)[:, k].tolist()
-            except (TypeError, ValueError) as error:
-                raise ObservationError(f"{where}, column {axis!r}: {error}") from None
-            plain[AXES[k]] = cells
-    return plain
 
 
 def checked_sensors(

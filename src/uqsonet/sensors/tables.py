@@ -27,7 +27,6 @@ from uqsonet.sensors.sensors import (
     field_number,
     in_sets,
     noise_levels,
-    plain_axes,
     require_room,
 )
 
@@ -105,6 +104,10 @@ def _float(cell: Any) -> float:
 
 def read_column(cells: Sequence[object], what: str) -> Tensor:
     """Return a column as numbers, float64; `what` names it where a cell is no finite number."""
+    if all(isinstance(cell, float) for cell in cells):  # a million of them at once
+        numbers = np.array(cells, dtype=np.float64)
+        if (np.abs(numbers) < MAX_WHOLE).all():
+            return torch.from_numpy(numbers)
     numbers = np.empty(len(cells))
     for k, cell in enumerate(cells):
         try:
@@ -144,6 +147,32 @@ def frame_of(table: Any, fields: Sequence[Field]) -> Any:
     return frame[[name for name in frame if name in known and name != "sensor"]]
 
 
+def _plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) -> dict[str, Any]:
+    """Return columns with the names that files give to coordinates changed to x, y, z.
+
+    Times become numbers, `ObservationError` if one cannot be read, and longitudes move by whole
+    turns into the domain.
+    """
+    plain = dict(columns)
+    for one in fields:
+        for k, axis in enumerate(one.axes):
+            if axis not in plain or k >= len(AXES) or AXES[k] in plain:
+                continue
+            cells, layout = plain.pop(axis), one.layout
+            times = [c for c in layout.coordinates if c.name == axis and c.origin] if layout else []
+            try:
+                if times:
+                    cells = times[0].numbers(cells).tolist()
+                elif layout is not None and k in layout.longitudes:
+                    rows = torch.zeros(len(cells), one.domain.dim, dtype=torch.float64)
+                    rows[:, k] = torch.tensor(np.asarray(cells, dtype=np.float64))
+                    cells = one.wrapped(rows)[:, k].tolist()
+            except (TypeError, ValueError) as error:
+                raise ObservationError(f"{where}, column {axis!r}: {error}") from None
+            plain[AXES[k]] = cells
+    return plain
+
+
 def columns_of(sensors: Any, fields: Sequence[Field]) -> tuple[Mapping[str, Sequence[object]], str]:
     """Return the columns of a CSV file, a table or labelled values, and what messages call it."""
     if isinstance(sensors, str | Path):
@@ -167,7 +196,7 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     unknown, lacks or holds what cannot be used is an `ObservationError` that names it.
     """
     table, where = columns_of(sensors, fields)
-    table = plain_axes(table, fields, where)
+    table = _plain_axes(table, fields, where)
     size = _require_columns(table, where)
     numbers = _field_numbers(table, fields, size, where, inputs)
     dim = max(fields[number].domain.dim for number in numbers)
@@ -179,8 +208,6 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
                 f"coordinate{'s' if dim > 1 else ''} ({', '.join(AXES[:dim])})"
             )
     labels = [str(name) for name in table.get("set", ["0"] * size)]
-    if blank := [k for k, name in enumerate(table.get("set", ())) if _is_blank(name)]:
-        raise ObservationError(f"{where}, column 'set', row {blank[0] + 1}: no name")
     rows = _sensors(table, labels, numbers, where)
     for name in ONCE:
         if name in table:
@@ -222,7 +249,7 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
 
 
 def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
-    """Refuse a table with unknown columns, without values or rows; return its number of rows."""
+    """Refuse unknown columns, blank names, no values or rows; return the number of rows."""
     for name in table:
         if name not in COLUMNS:
             there = f"{', '.join(COLUMNS)}{nearest(name.lower(), COLUMNS)}"
@@ -239,6 +266,10 @@ def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
             )
     if size == 0:
         raise ObservationError(f"{where}: no rows")
+    for name in ("set", "sensor"):
+        for k, cell in enumerate(table.get(name, ())):
+            if _is_blank(cell):
+                raise ObservationError(f"{where}, column {name!r}, row {k + 1}: no name")
     return size
 
 
@@ -287,8 +318,6 @@ def _sensors(
         return [[row] for row in range(len(labels))]
     found: dict[tuple[str, str], list[int]] = {}
     for row, name in enumerate(table["sensor"]):
-        if _is_blank(name):
-            raise ObservationError(f"{where}, column 'sensor', row {row + 1}: no name")
         rows = found.setdefault((labels[row], str(name)), [])
         if rows and numbers[row] != numbers[rows[0]]:
             raise ObservationError(
@@ -328,16 +357,16 @@ def read_points(path: Path, field: Field) -> Tensor:
     Coordinates are called as in the field's file, or x, y, z. A column that lacks is an
     `ObservationError`.
     """
-    return _points(read_csv(path), path, field)
+    return points_of_table(read_csv(path), str(path), field)
 
 
 def read_candidates(path: Path, field: Field) -> tuple[Tensor, Tensor | None]:
     """Return points as `read_points` does, and a number (M,) for each in the column ``cost``."""
     table = read_csv(path)
     cost = read_column(table["cost"], f"{path}: cost") if "cost" in table else None
-    return _points(table, path, field), cost
+    return points_of_table(table, str(path), field), cost
 
 
-def _points(table: Mapping[str, list[str]], path: Path, field: Field) -> Tensor:
-    axes = plain_axes(table, [field], str(path))
-    return _coordinates(axes, field.domain.dim, str(path))
+def points_of_table(table: Mapping[str, Sequence[object]], where: str, field: Field) -> Tensor:
+    """Return points (M, d) of a field from columns that `where` names in messages."""
+    return _coordinates(_plain_axes(table, [field], where), field.domain.dim, where)

@@ -12,7 +12,6 @@ import hashlib
 import html
 import json
 import math
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -26,6 +25,7 @@ from uqsonet import __version__
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Transform, part_columns
+from uqsonet.fields.layout import as_base64
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
@@ -123,8 +123,7 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
 
     It raises `ConfigError`, see `page`.
     """
-    for text in _unshown(emulator):
-        raise ConfigError(text)
+    _require_shown(emulator)
     model = emulator.operator
     straight, offset = model.straight()
     network: dict[str, Any] | None = None
@@ -146,32 +145,34 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
     }
 
 
-def _unshown(emulator: Any) -> Iterator[str]:
-    """Yield why a page does not compute what a model does."""
+def _require_shown(emulator: Any) -> None:
+    """Refuse a model with something that a page does not compute."""
     model = emulator.operator
     if not isinstance(model, KarhunenLoeveModel):
         name = getattr(model, "method", type(model).__name__)
-        yield f"{name} cannot be explored: only Karhunen-Loeve models are"
-    elif model.config.architecture != "karhunen_loeve":
-        yield (
+        raise ConfigError(f"{name} cannot be explored: only Karhunen-Loeve models are")
+    if model.config.architecture != "karhunen_loeve":
+        raise ConfigError(
             f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
             "with a perceptron ('karhunen_loeve')"
         )
-    elif model.law is not None:
-        yield (
+    if model.law is not None:
+        raise ConfigError(
             f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
             "for a page (uqsonet fit --law gaussian)"
         )
-    elif model.config.nearest:
-        yield (
+    if model.config.nearest:
+        raise ConfigError(
             "a model whose rest depends on its answer (fronts, for example) cannot be explored: "
             "pages compute with one law of what the operator leaves over"
         )
     for one in emulator.named_fields:
         if one.domain.dim > 2:
-            yield f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
-        elif not one.transform.linear and one.transform != Transform("log"):
-            yield (
+            raise ConfigError(
+                f"{one.name} has {one.domain.dim} dimensions: pages show one or two of them"
+            )
+        if not one.transform.linear and one.transform != Transform("log"):
+            raise ConfigError(
                 f"{one.name} cannot be explored under {one.transform.name}, or where it has ends: "
                 "pages know the logarithm alone"
             )
@@ -243,7 +244,7 @@ def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
     values = array.detach().cpu().double().numpy()
     shape = list(values.shape)
     if values.size <= SMALL:
-        return {"shape": shape, "float32": _text(values.astype("<f4"))}
+        return {"shape": shape, "float32": as_base64(values.astype("<f4"))}
     if len(axes) == 2:
         core, factors = values.reshape(*axes, -1), []
         error = (TUCKER_ERROR * np.linalg.norm(values, axis=0).max()) ** 2
@@ -255,13 +256,9 @@ def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
             core = np.moveaxis(np.tensordot(vectors.T, core, (1, axis)), 0, axis)
             factors.append(vectors)
         if 4 * core.size < values.size:
-            parts = [_text(part.astype("<f4")) for part in (core, *factors)]
+            parts = [as_base64(part.astype("<f4")) for part in (core, *factors)]
             return {"shape": shape, "tucker": parts, "axes": list(axes), "core": list(core.shape)}
     scale = np.atleast_1d(np.abs(values).max(0) / ROUNDED_LEVELS)
     scale[scale == 0] = 1.0
     rounded = np.rint(values / scale).astype("<i2")
-    return {"shape": shape, "int16": _text(rounded), "step": _text(scale.astype("<f4"))}
-
-
-def _text(array: np.ndarray) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"shape": shape, "int16": as_base64(rounded), "step": as_base64(scale.astype("<f4"))}

@@ -73,7 +73,7 @@ def labelled(
         dims, shape = names, tuple(field.domain.shape)
         coordinates: dict[str, Any] = {name: axis.numpy() for name, axis in axes}
     else:
-        places = np.asarray(field.domain.points() if points is None else points)
+        places = _places(field, points)
         dims, shape = ("point",), (len(places),)
         coordinates = {name: ("point", places[:, k]) for k, name in enumerate(names)}
     return dims, coordinates, lambda values: values.reshape(*values.shape[:-1], *shape)
@@ -84,15 +84,16 @@ def _written(one: Coordinate) -> dict[str, Any]:
     return {key: text for key, text in one.attributes.items() if key != TIME_KEY}
 
 
-def _places(posterior: Any, points: object) -> np.ndarray:
-    return np.asarray(posterior.field.domain.points() if points is None else points)
+def _places(field: Field, points: object) -> np.ndarray:
+    """Return points (M, d), by default those of the field."""
+    return np.asarray(field.domain.points() if points is None else points)
 
 
 def answer_lines(
     posterior: Any, arrays: Mapping[str, np.ndarray], points: object = None
 ) -> Iterator[list[str]]:
     """Yield the rows of a table ``[set,]x[,y[,z]],mean,std,lower,upper``, its header first."""
-    places, single = _places(posterior, points), posterior.single
+    places, single = _places(posterior.field, points), posterior.single
     columns = {name: array for name, array in arrays.items() if name != "samples"}
     for k in range(arrays["samples"].shape[-2] if "samples" in arrays else 0):
         columns[f"sample_{k + 1}"] = arrays["samples"][..., k, :]
@@ -124,16 +125,14 @@ def write_answer(
     posterior: Any, path: Path, arrays: Mapping[str, np.ndarray], level: float,
     points: object = None,
 ) -> None:  # fmt: skip
-    """Write `answer_arrays` of a level: ``.csv``, ``.npz``, ``.nc`` or ``.vtu`` by the suffix.
+    """Write `answer_arrays` of a level in the format of the path's suffix (`require_format`).
 
-    It raises `DataError` if the suffix is another, or the file cannot be written.
+    It raises `DataError` if the file cannot be written.
     """
-    suffix, places = path.suffix.lower(), _places(posterior, points)
-    require_format(path)
+    suffix = path.suffix.lower()
     if suffix == ".csv":
         write_text(path, csv_text(answer_lines(posterior, arrays, points)))
     elif suffix == ".nc":
-        library("h5netcdf")
         dataset = as_dataset(posterior, arrays, level, points)
         with atomic_path(path) as part:
             dataset.to_netcdf(part, engine="h5netcdf")
@@ -141,6 +140,7 @@ def write_answer(
         _write_mesh(posterior.field, path, arrays, points)
     else:
         labels = {} if posterior.single else {"set": np.array(posterior.sensors.labels)}
+        places = _places(posterior.field, points)
         with atomic_path(path) as part, part.open("wb") as file:
             np.savez(file, **arrays, points=places, level=np.array(level), **labels)  # type: ignore[arg-type]
 
@@ -156,7 +156,7 @@ def _write_mesh(
             text = "_".join([field.name, name, *(f"{k + 1}" for k in index)])
             flat[html.escape(text)] = array[index]  # meshio does not
     if layout is None or layout.mesh is None:
-        nodes = np.asarray(field.domain.points() if points is None else points)
+        nodes = _places(field, points)
         cells = _cells(field.domain if points is None else None, len(nodes))
     else:
         (nodes, cells), flat = layout.mesh, {k: layout.in_file_order(v) for k, v in flat.items()}
