@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 20_345, "all": 21_255}
+MAX_LINES = {"core": 20_350, "all": 21_260}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_STUDY = {"": 18_484, "report": 5_139, "pipeline": 841}
@@ -45,7 +45,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), 0.01, bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (33, 5_557), "fit": (66, 12_818)}
+MAX_LOADED = {"load, condition, std": (33, 5_562), "fit": (66, 12_823)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

@@ -162,13 +162,13 @@ def _distances(operator: NamedOperator, sets: Sensors) -> Tensor | None:
     bases, size = operator.bases, sets.values.shape[1]
     if bases is None or size == 0:
         return None
-    spread = float(bases.input_factor.double().square().sum(1).mean().sqrt())
+    least = MIN_LEVEL * bases.input_std()
     found, step = [], max(1, min(SETS, MAX_ENTRIES // size**2))
     for first in range(0, len(sets), step):
         sensors = operator.encode(sets[first : first + step])
         rows, residual = (t.cpu() for t in bases.at_sensors(sensors))
         noise, seen = sensors.noise(operator.default_noise(0)), sensors.mask
-        level = sensor_noise(noise, float(bases.input_remainder), MIN_LEVEL * spread).square()
+        level = sensor_noise(noise, float(bases.input_remainder), least).square()
         rows = rows * seen[..., None]
         # Directions without sensors have a residual of zero: they add nothing.
         root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))

@@ -114,6 +114,11 @@ class KarhunenLoeveBases(nn.Module):
         left = outputs.double() - self.output_mean
         return left @ self.output_projection().double() / self.output_scale.double()
 
+    def input_std(self) -> float:
+        """Return the standard deviation of the input in its modes, root mean square over points."""
+        norm = torch.linalg.vector_norm(self.input_factor, dtype=torch.float64)
+        return float(norm) / len(self.input_factor) ** 0.5
+
     def from_fields(self) -> Tensor:
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
         factor = self.input_factor.double()
@@ -157,4 +162,4 @@ class InputSample:
 
 def rounding_noise(bases: KarhunenLoeveBases) -> float:
     """Return the rounding error of the data, in the transformed input."""
-    return SINGLE_PRECISION * float(bases.input_factor.double().square().sum(1).mean()) ** 0.5
+    return SINGLE_PRECISION * bases.input_std()
