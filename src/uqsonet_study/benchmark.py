@@ -302,8 +302,7 @@ def fitted_with_symmetries(
         return Functions(problem.fields, "training", *(problem.images(s, number) for s in sides))
 
     number = BASED_ON // functions.size
-    whole = images(slice(None), number) if number > 1 else functions
-    model = fitted(whole, modes, held)
+    model = fitted(images(slice(None), number) if number > 1 else functions, modes, held)
     first = min(kernel, 3 * functions.size // 4)
     centres, check = images(slice(first), IMAGES), model.targets(held)
     shifts = ShiftKernel.of(model.bases, problem.grid.shape, problem.shifts)

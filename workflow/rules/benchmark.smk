@@ -16,7 +16,7 @@ rule benchmark:
     conda:
         "../../environment.yml"
     resources:
-        **cost(12000, 240),
+        **cost(16000, 240),
     params:
         told=lambda w: Told(
             name=w.entry,
