@@ -228,7 +228,7 @@ def test_images_of_pairs_of_the_flow_are_pairs():
 
 def test_circulant_blocks_are_the_regression_on_all_shifts(flow_pairs):
     """Its equations, written out for each shift of each pair, have the same solution."""
-    few, held = flow_pairs[0], flow_pairs[1]
+    few, held = flow_pairs
     bases = fitted(few, 100, held).bases
     shifts = ShiftKernel.of(bases, FLOW.grid.shape, FLOW.shifts)
     of = shifts.frequencies

@@ -375,6 +375,8 @@ def _runs(
 ) -> Runs:  # fmt: skip
     from uqsonet.runs.files import open_runs
 
+    if missing not in ("error", "drop", "fill"):
+        raise ConfigError(f"--missing {missing!r} is unknown; there are error, drop and fill")
     transforms = {}
     for text in transform or []:
         name, sign, kind = text.partition("=")

@@ -33,7 +33,7 @@ from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.config import BenchmarkConfig
 from uqsonet_study.correction import Corrected, fit_correction
-from uqsonet_study.kernel_branch import fit_kernel_branch
+from uqsonet_study.kernel_branch import KernelBranch, fit_kernel_branch
 from uqsonet_study.linearised import condition_linearised
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference.linear import GridSensors, linear_posterior
@@ -274,10 +274,14 @@ def fitted(
         branch = fit_kernel_branch(a[:first], left[:first], check, sizes)
         others = slice(first, first + LEFT_OVER)
         after = [left[others] - branch(a[others]), check[1] - branch(check[0])]
-        remainders = float(bases.input_remainder), float(model.output_remainder)
-        set_residuals(model, torch.cat(after), *remainders)
-        model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
+        _use_branch(model, branch, torch.cat(after))
     return model
+
+
+def _use_branch(model: KarhunenLoeveModel, branch: KernelBranch, left: Tensor) -> None:
+    """Give a model a branch, and the law of what it leaves over (N, p) of other pairs."""
+    set_residuals(model, left, float(model.bases.input_remainder), float(model.output_remainder))
+    model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @torch.no_grad()
@@ -309,9 +313,8 @@ def fitted_with_symmetries(
     branch = shifts.fit(centres.kappa, centres.u, (check["a"], check["c"]))
     others = model.targets(images(slice(first, first + LEFT_OVER // IMAGES), IMAGES))
     left = torch.cat([of["c"] - branch(of["a"]) for of in (others, check)])
-    set_residuals(model, left, float(model.bases.input_remainder), float(model.output_remainder))
+    _use_branch(model, branch, left)
     model.bases.linear_weight.zero_()
-    model.network = branch  # pyright: ignore[reportAttributeAccessIssue]
     return model
 
 

@@ -59,15 +59,18 @@ class KernelBranch(nn.Module):
 
     def forward(self, a: Tensor) -> Tensor:
         """Map coefficients (..., r) to the function (..., p), in the precision of `a`."""
-        z = (self.offset + a.to(self.features) @ self.features) / self.length
-        return (torch.exp(z @ self.centres.T) @ self.weights + self.constant).to(a)
+        return (self._near(a) @ self.weights + self.constant).to(a)
 
     def slope(self, a: Tensor) -> Tensor:
         """Return the slope (p, r) at coefficients (r,); its sum is made in single precision."""
-        z = (self.offset + a.to(self.features) @ self.features) / self.length
         centres, weights = self._single
-        found = (weights * torch.exp(self.centres @ z).float()[:, None]).T @ centres
+        found = (weights * self._near(a).float()[:, None]).T @ centres
         return (found.to(self.features) @ self.features.T / self.length).to(a)
+
+    def _near(self, a: Tensor) -> Tensor:
+        """Return the kernel (..., N) of coefficients (..., r) and the centres."""
+        z = (self.offset + a.to(self.features) @ self.features) / self.length
+        return torch.exp(z @ self.centres.T)
 
 
 def fit_kernel_branch(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import logging
 from dataclasses import dataclass
-from math import isqrt, tau
+from math import cos, isqrt, sin, tau
 
 import torch
 from torch import Tensor
@@ -62,8 +62,8 @@ class Frequencies:
         kept = []
         for index in itertools.product(one, one):
             turn = (direction[0] * index[0] + direction[1] * index[1]) % SHIFTS
-            own_conjugate = turn in (0, SHIFTS // 2)
-            if index >= (0, 0) if own_conjugate else turn < SHIFTS // 2:
+            of_conjugate = -turn % SHIFTS
+            if turn < of_conjugate or (turn == of_conjugate and index >= (0, 0)):
                 kept.append((*index, turn))
         columns = torch.tensor(kept)
         return cls(columns[:, :2], columns[:, 2])
@@ -104,18 +104,27 @@ class ShiftKernel:
     Parameters
     ----------
     frequencies : Frequencies
-    bases : KarhunenLoeveBases
-        Of a model, whose coefficients the branch maps.
     shape : tuple of int
         Of the grid of both fields.
     sizes : Tensor, shape (F,)
         How much a frequency counts in the kernel.
+    modes : Tensor, shape (r, F)
+        Fourier coefficients of the input's modes.
+    mean : Tensor, shape (1, F)
+        Fourier coefficients of the input's mean.
+    to_output : Tensor, shape (F, p)
+        `Frequencies.to_modes` of outputs.
+    constant : Tensor, shape (p,)
+        What the branch gives besides: less the mean of the outputs, in their modes.
     """
 
     frequencies: Frequencies
-    bases: KarhunenLoeveBases
     shape: tuple[int, ...]
     sizes: Tensor
+    modes: Tensor
+    mean: Tensor
+    to_output: Tensor
+    constant: Tensor
 
     @classmethod
     def of(
@@ -128,10 +137,21 @@ class ShiftKernel:
         """
         most = (isqrt(bases.input_factor.shape[1]) - 1) // 2
         frequencies = Frequencies.of(most, direction)
-        to = frequencies.to_modes(bases.from_fields(), shape)
-        size = frequencies.of_fields(bases.input_factor.T, shape).abs().square().sum(0).sqrt()
-        through = (to @ bases.linear_weight.double().to(to.dtype).T).abs().square().sum(1).sqrt()
-        return cls(frequencies, bases, shape, through.sqrt() / (through.sqrt() * size).norm())
+        to_input = frequencies.to_modes(bases.from_fields(), shape)
+        modes = frequencies.of_fields(bases.input_factor.T, shape)
+        linear = bases.linear_weight.double().to(modes.dtype)
+        through = (to_input @ linear.T).abs().square().sum(1).sqrt()
+        whole = (through.sqrt() * modes.abs().square().sum(0).sqrt()).norm()
+        projection = bases.output_projection().double() / bases.output_scale.double()
+        return cls(
+            frequencies,
+            shape,
+            through.sqrt() / whole,
+            modes,
+            frequencies.of_fields(bases.input_mean[None], shape),
+            frequencies.to_modes(projection, shape),
+            -(bases.output_mean @ projection),
+        )
 
     def fit(self, inputs: Tensor, outputs: Tensor, held: tuple[Tensor, Tensor]) -> KernelBranch:
         """Return the branch that is the whole operator, best on held-out pairs.
@@ -175,25 +195,24 @@ class ShiftKernel:
         """Return the kernel (N, N) between outputs' coefficients of one turn, complex128."""
         left = _real(z) / length
         kernel = torch.zeros(len(z), len(z), dtype=z.dtype)
-        for shift in range(SHIFTS):
+        for shift in range(SHIFTS // 2 + 1):
             near = torch.exp(left @ _real(self.frequencies.shifted(z, shift)).T)
-            angle = torch.tensor(-tau * turn * shift / SHIFTS, dtype=torch.float64)
-            kernel.real.add_(near, alpha=float(angle.cos()))
-            kernel.imag.add_(near, alpha=float(angle.sin()))
+            # The opposite shift has the transposed kernel; no shift and half a turn are their own.
+            share = 0.5 if shift in (0, SHIFTS // 2) else 1.0
+            angle = -tau * turn * shift / SHIFTS
+            kernel.real.add_(near + near.T, alpha=share * cos(angle))
+            kernel.imag.add_(near - near.T, alpha=share * sin(angle))
         return kernel
 
     def _branch(self, z: Tensor, weights: Tensor, length: float) -> KernelBranch:
         """Return the branch with all shifts of inputs (N, F) as its centres."""
-        bases, frequencies, shape = self.bases, self.frequencies, self.shape
-        projection = bases.output_projection().double() / bases.output_scale.double()
-        to_modes = frequencies.to_modes(projection, shape)
         shifts = range(SHIFTS)
-        modes = [(frequencies.shifted(weights, shift) @ to_modes).real for shift in shifts]
+        shifted = self.frequencies.shifted
         return KernelBranch(
-            _real(frequencies.of_fields(bases.input_factor.T, shape) * self.sizes),
-            _real(frequencies.of_fields(bases.input_mean[None], shape) * self.sizes)[0],
+            _real(self.modes * self.sizes),
+            _real(self.mean * self.sizes)[0],
             length,
-            torch.cat([_real(frequencies.shifted(z, shift)) for shift in shifts]),
-            torch.cat(modes),
-            -(bases.output_mean @ projection),
+            torch.cat([_real(shifted(z, shift)) for shift in shifts]),
+            torch.cat([(shifted(weights, shift) @ self.to_output).real for shift in shifts]),
+            self.constant,
         )
