@@ -8,6 +8,7 @@ import numpy as np
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
+from uqsonet.fitting.choose_answer import take_nearest
 from uqsonet.fitting.choose_law import equip
 from uqsonet.gauss.seeds import seed_sequence
 from uqsonet.operator.file import read_model, read_weights, write_weights
@@ -18,9 +19,12 @@ from uqsonet_study.jobs import log_rows
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions
 
+LOCAL_TENSORS = ("local_answers", "local_outputs")  # what `take_nearest` gives a model
+
 
 def fit_law(
     law: str,
+    nearest: int,
     trial: int,
     noise_std: float,
     training: int,
@@ -40,6 +44,8 @@ def fit_law(
     ----------
     law : str
         Name of a law, or ``auto``.
+    nearest : int
+        Number of validation pairs with the nearest answers whose outputs are the answer, or 0.
     trial : int
         Number of the training whose operator the law gets.
     noise_std : float
@@ -80,10 +86,15 @@ def fit_law(
     stored = {k: v[[stacked]] if k.startswith("parameter/") else v for k, v in tensors.items()}
     chosen = next(row["law"] for row in rows if row["chosen"])
     meta["config"]["network"]["law"] = chosen
+    if nearest:
+        take_nearest(model, held, range(held.size), nearest, model)
+        meta["config"]["network"]["nearest"] = nearest
+        stored |= {f"buffer/{name}": getattr(model, name) for name in LOCAL_TENSORS}
     meta |= {
         "trials": [trial],
         "law": {
             "asked": law,
+            "nearest": nearest,
             "noise_std": noise_std,
             "training": training,
             "seed": seed,

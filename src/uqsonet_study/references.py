@@ -240,10 +240,11 @@ class _Sampling:
 def _monte_carlo(of: _Sampling) -> Rows:
     """Return moments from two independent draws for each set, the paper's way.
 
-    Laws that are not Gaussian are more than their moments: quantiles are kept, too.
+    Laws of inputs that are not Gaussian and of fronts are more than their moments: quantiles are
+    kept, too.
     """
     problem, config, (grid, kept) = of.problem, of.config, of.problem.training_grid()
-    gaussian = isinstance(problem.prior, GaussianField)
+    gaussian = isinstance(problem.prior, GaussianField) and not problem.jumps
     bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
 
     def row(s: int) -> Row:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Discriminator, Field, Tag
 
-from uqsonet.operator.config import KarhunenLoeveNetwork, Name, Section
+from uqsonet.operator.config import LOCAL, KarhunenLoeveNetwork, Name, Section
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config.networks import MethodConfig
 
@@ -47,6 +47,13 @@ class LawConfig(Section):
         default="auto",
         description="What is fitted to the training inputs. `auto`: the simplest law that "
         "held-out pairs do not reject. `exact`: the law of the problem itself, for comparison.",
+    )
+    nearest: int = Field(
+        default=0,
+        ge=0,
+        le=LOCAL,
+        description="Outputs are those of so many validation pairs with the nearest answers, as "
+        "`uqsonet.fit` may choose for fronts; 0: they are the operator's answers.",
     )
 
 

@@ -116,7 +116,8 @@ class Plan:
             told |= noise if paths.reads_sensors(case, paths.base(case, method)) else {}
             self._once(paths.training(case, method), case, told)
             if (law := config.law_of(case.experiment, method)) is not None:
-                self._once(paths.law(case, method), case, {"law": law.law} | noise | pairs)
+                told = {"law": law.law, "nearest": law.nearest} | noise | pairs
+                self._once(paths.law(case, method), case, told)
 
     def _once(self, path: str, case: Case, told: dict[str, Any]) -> None:
         """Note what a file is made from; refuse it if an earlier case wants it made otherwise."""

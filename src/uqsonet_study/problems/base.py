@@ -62,6 +62,7 @@ class Problem(ABC):
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
     zero_boundary: bool = False  # whether u vanishes on the boundary
+    jumps: bool = False  # whether u jumps: its law is more than its moments
     shifts: tuple[int, int] = (0, 0)
     """A direction of the periodic plane along which a shifted pair is a pair, if there is one."""
     block: int = 1000

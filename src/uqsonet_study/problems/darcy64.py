@@ -20,7 +20,7 @@ from torch import Tensor
 from uqsonet.fields.grid import Grid
 from uqsonet_study.priors.beyond import Prior
 from uqsonet_study.priors.classes import ThresholdedField
-from uqsonet_study.priors.gaussian_process import CosineField
+from uqsonet_study.priors.gaussian_process import CosineField, SeparableField, matern, zero
 from uqsonet_study.problems.base import BEYOND, Problem
 from uqsonet_study.solvers.elliptic2d import solve_rough2d
 
@@ -45,6 +45,10 @@ class Darcy64(Problem):
     def prior(self) -> Prior:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The law of k."""
         return ThresholdedField(CosineField(self.points, latent_std), low=3.0, high=12.0)
+
+    def smooth(self, std: float, length: float) -> SeparableField:
+        """Return a field without a mean, whose kernel is a product of Matern's along the axes."""
+        return SeparableField(self.grid.axes(), zero, matern(std**0.5, length))
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the five-point system by preconditioned conjugate gradients."""

@@ -22,6 +22,7 @@ class Step1D(Diffusion1D):
     title = "A front in one dimension"
     section = BEYOND
     zero_boundary = False
+    jumps = True
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Return one where the wave has been, by the trapezoidal rule."""
