@@ -263,7 +263,7 @@ def take_nearest(
 ) -> None:  # fmt: skip
     """Give a model held-out pairs, and answers of an operator that has not seen them (`source`)."""
     bases, of = model.bases, source.bases
-    a = projected(held.transformed_inputs(), of.input_mean, of.to_coefficients)
+    a = projected(held.transformed_inputs(), of.input_mean, of.from_fields())
     known = of.output_modes.double() * of.output_scale.double()
     answers = of.output_mean + source.answers_to(held, a).double() @ known.T
     some = torch.tensor(rows[:LOCAL])
