@@ -216,6 +216,18 @@ def test_exact_outputs_are_solved_where_the_operator_is_not_linear():
         )
 
 
+def test_exact_outputs_of_a_medium_of_two_values_are_solved_from_media_that_fit_the_sensors():
+    darcy = get_problem("darcy64")
+    kappa, u = darcy.sample(np.random.default_rng(0), 1)
+    index = torch.arange(0, 4096, 41)
+    values = {"input": kappa[0, index], "output": u[0, :0]}
+    answer = benchmark.exact(darcy)({"input": index, "output": index[:0]}, values)
+    mean, drawn_u = answer.mean("output"), answer.sample("output", 32, 1)
+    assert (mean - u[0]).norm() < 0.1 * u[0].norm()
+    spread = (drawn_u - drawn_u.mean(0)).norm(dim=1).mean()
+    assert 0.3 < spread / (drawn_u - u[0]).norm(dim=1).mean() < 1.5
+
+
 def test_images_of_pairs_of_the_flow_are_pairs():
     flow = get_problem("navier_stokes128")
     kappa, u = flow.sample(np.random.default_rng(0), 1)

@@ -44,11 +44,11 @@ def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def fitted(
-    files: DataFiles, stack: Path, folder: Path, law: str, trial: int = 1
+    files: DataFiles, stack: Path, folder: Path, law: str, trial: int = 1, nearest: int = 0
 ) -> tuple[Path, pd.DataFrame]:
     folder.mkdir(exist_ok=True)
     fit_law(
-        *(law, trial, files.noise_std, 200, files.seed),
+        *(law, nearest, trial, files.noise_std, 200, files.seed),
         *(files.functions, files.sensors, stack),
         *(folder / "law.safetensors", folder / "law.csv", "code"),
     )
@@ -82,6 +82,20 @@ def test_a_chosen_law_is_named_in_the_file_and_bytes_repeat(toy_files, stack, tm
     assert meta["config"]["network"]["law"] == log.loc[log["chosen"], "law"].iloc[0]
     again, _ = fitted(toy_files, stack, tmp_path / "two", "auto")
     assert again.read_bytes() == path.read_bytes()
+
+
+def test_nearest_answers_are_outputs_of_validation_pairs(toy_files, stack, tmp_path):
+    path, _ = fitted(toy_files, stack, tmp_path, "gaussian", nearest=1)
+    model, held = load(path), load_functions(toy_files.functions, "validation")
+    assert isinstance(model, KarhunenLoeveModel) and model.config.nearest == 1
+    kept = held.fields.training_grid()[1]
+    places = held.fields.input.grid.points()
+    found = model.condition(places, held.kappa[3], noise_std=1e-3).sample(3)
+    outputs = held.u[:, kept].double()
+    assert torch.cdist(model.local_outputs.double(), outputs).amin(1).max() < 1e-5
+    # All of a validation function is read, so the nearest answer is that of the pair itself.
+    at = torch.cdist(found[:, kept].double(), outputs)
+    assert (at.argmin(1) == 3).all()
 
 
 def test_what_does_not_fit_together_is_refused(toy_files, stack, tmp_path):

@@ -35,8 +35,10 @@ from uqsonet_study.config import BenchmarkConfig
 from uqsonet_study.correction import Corrected, fit_correction
 from uqsonet_study.kernel_branch import KernelBranch, fit_kernel_branch
 from uqsonet_study.linearised import condition_linearised
+from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference.linear import GridSensors, linear_posterior
+from uqsonet_study.reference.sampling import plain_draws, posterior
 from uqsonet_study.shift_kernel import ShiftKernel
 
 LOG = logging.getLogger("uqsonet")
@@ -158,6 +160,8 @@ def exact(problem: Problem) -> Answers:
 
     Where the operator is not linear, the output is solved from exact samples of the input.
     """
+    if not isinstance(problem.prior, GaussianField):
+        return _solved(problem)
 
     def answer(where: Places, values: Mapping[str, Tensor]) -> Answer:
         sensors = {
@@ -175,6 +179,21 @@ def exact(problem: Problem) -> Answers:
             return found.mean(side)
 
         return Answer(mean, sample)
+
+    return answer
+
+
+def _solved(problem: Problem) -> Answers:
+    """Return the law of the output given sensors of an input that no Gaussian field is."""
+
+    def answer(where: Places, values: Mapping[str, Tensor]) -> Answer:
+        points = problem.grid.points()[where["input"]]
+        law = posterior(problem, points, values["input"], 0.0)
+
+        def sample(side: str, size: int, seed: int) -> Tensor:
+            return torch.cat([*plain_draws(problem, law, np.random.default_rng(seed), size)])
+
+        return Answer(lambda side: sample(side, SOLVED, 0).mean(0), sample)
 
     return answer
 
