@@ -488,7 +488,7 @@ def _on_axes(
         if len(axis) < 2:
             raise DataError(f"{name}: axis {k} has 1 point, at least 2 are needed")
         steps = np.diff(axis)
-        turns = np.flatnonzero(steps * np.sign(steps.sum() or 1) <= 0)
+        turns = np.flatnonzero(steps * np.sign(np.sign(steps).sum() or 1) <= 0)
         if len(turns):
             first, second = axis[turns[0] : turns[0] + 2]
             raise DataError(
