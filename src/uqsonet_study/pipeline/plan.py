@@ -116,7 +116,7 @@ class Plan:
             told |= noise if paths.reads_sensors(case, paths.base(case, method)) else {}
             self._once(paths.training(case, method), case, told)
             if (law := config.law_of(case.experiment, method)) is not None:
-                told = {"law": law.law, "nearest": law.nearest} | noise | pairs
+                told = law.model_dump(mode="json", exclude={"law_of"}) | noise | pairs
                 self._once(paths.law(case, method), case, told)
 
     def _once(self, path: str, case: Case, told: dict[str, Any]) -> None:
