@@ -4,7 +4,9 @@ Samples of the answer are solved, and what the solver gives beyond the operator 
 coefficients of the input (ridge regression, by leave-one-out errors). The sensors are then answered
 by the corrected operator, and the next solves are of samples of that: an iterated ensemble smoother
 that starts from a learned answer, not from zero. The errors are what the operator leaves over, as
-noise: where samples are wide they damp the step. Weights of the last samples say how well it fits.
+noise: where samples are wide they damp the step. They would be too small if the truth stood outside
+the samples, so an answer that still moves far, in units of its std, draws its next samples wider.
+Weights of the last samples say how well it fits.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ from uqsonet.operator.model import KarhunenLoeveModel
 SOLVE_ROUNDS = 4  # times that samples are solved
 
 MIN_SOLVES = 40
+
+MOVE_WIDTH = 2.0  # width of the next samples, over how far the answer moved in its own std
+MAX_WIDTH = 3.0  # the largest width of samples, in std of the answer
 
 MIN_EFFECTIVE_SHARE = 0.1  # share of the last samples that is effective, else a warning is given
 SOLVE_RIDGES = 10.0 ** np.arange(-8, 5)  # tried, in units of the largest squared singular value
@@ -74,11 +79,15 @@ def corrected(
             f"{len(sets)} sets, {solves} solves"
         )
     size, generator = solves // SOLVE_ROUNDS, torch.Generator().manual_seed(seed)
-    answer, every, sizes = conditioned, [], []
-    for _ in range(SOLVE_ROUNDS):
+    answer, every, sizes, moments = conditioned, [], [], []
+    for k in range(SOLVE_ROUNDS):
         with warnings.catch_warnings():  # of answers on the way
             warnings.simplefilter("ignore", ObservationWarning)
             a, c = _samples(answer, size, generator)
+            if k:
+                moments.append(answer.law(slice(0, 1), True).input.coefficient_moments())
+        if len(moments) > 1:
+            a = a.mean(0) + _width(*moments[-2:]) * (a - a.mean(0))
         found, left = _solved(operator, solver, a)
         sizes.append(_effective(conditioned, a, c, found))
         every.append((a, found))
@@ -102,6 +111,13 @@ def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tupl
     again = torch.Generator()
     again.set_state(state)
     return a.double(), joint.output.coefficient_samples(size, again)[0].double()
+
+
+def _width(before: tuple[Tensor, Tensor], now: tuple[Tensor, Tensor]) -> float:
+    """Return the width of the next samples, by moments (1, r) and (1, r, r) of two answers."""
+    variance, directions = torch.linalg.eigh(before[1][0].double())
+    moved = (now[0] - before[0])[0].double() @ directions / variance.clamp_min(1e-12).sqrt()
+    return min(MAX_WIDTH, max(1.0, MOVE_WIDTH * float(moved.square().mean().sqrt())))
 
 
 def _solved(operator: NamedOperator, solver: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
