@@ -193,3 +193,6 @@ def test_mass_of_a_normal_law_in_the_bands_of_another(bins, error):
     walled = torch.stack([z[0], 0 * z[0]])  # counted where samples differ
     found = mass_within(walled, quantile_bins(walled, bins), levels)
     assert found == pytest.approx(levels, abs=error)
+    rare = torch.stack([z[0] > norm.ppf(0.98), z[0] > norm.ppf(0.7)]).float()  # zeros and ones
+    found = mass_within(rare, quantile_bins(rare, bins), (0.9,))
+    assert found == pytest.approx([(0.98 + 1) / 2], abs=1 / bins)  # [0, 0] and [0, 1]
