@@ -169,7 +169,9 @@ class FieldLaw:
         offset, basis = torch.empty(0), torch.empty(0)
         for part, law in self._conditioned.laws(self._of_output):
             if part.start == 0:  # all sets have the same
-                offset, basis = (one * scale for one in law.basis(at))
+                offset, basis = law.basis(at)
+                if scale != 1:
+                    offset, basis = offset * scale, basis * scale
             if isinstance(law, SeparatePosterior):
                 for row, one in enumerate(law.laws, part.start):
                     yield slice(row, row + 1), one, offset, basis
@@ -210,6 +212,8 @@ class FieldLaw:
         for part, law, offset, basis in self._laws(x):
             if isinstance(law, PointPosterior):
                 c = law.coefficients.double()
+            elif (narrowing := law.narrowing()) is not None:
+                c = narrowing.mean
             else:
                 c, _ = self._conditioned.moments(self._of_output, part, law)
             mean[part] = offset + c @ basis.T
@@ -230,7 +234,7 @@ class FieldLaw:
                 std[part] = spread(basis, self._conditioned.moments(self._of_output, part, law)[1])
                 continue
             if prior is None:  # all sets have the same
-                prior = spread(basis, narrowing.prior).square()
+                prior = narrowing.prior_variance(basis)
             variance = narrowing.variance(basis, prior)
             lost = (variance < CANCELLED * prior).any(0)
             if bool(lost.any()):

@@ -30,10 +30,17 @@ MIN_FROM_ENDS = 2.0**-32  # of even points from 0 and 1, whose normal quantile i
 
 @dataclass(frozen=True)
 class Narrowing:
-    """Covariances ``prior - directions[b].T @ directions[b]`` of B sets."""
+    """Means and covariances ``prior - directions[b].T @ directions[b]`` of B sets."""
 
-    prior: Tensor  # (p, p)
+    mean: Tensor  # (B, p)
+    prior: Tensor | None  # (p, p); None is the identity
     directions: Tensor  # (B, k, p)
+
+    def prior_variance(self, basis: Tensor) -> Tensor:
+        """Return pointwise variances (M,) of `prior` from basis (M, p)."""
+        if self.prior is None:
+            return basis.square().sum(-1)
+        return spread(basis, self.prior).square()
 
     def variance(self, basis: Tensor, prior: Tensor) -> Tensor:
         """Return pointwise variances (B, M) from basis (M, p) and those of `prior` (M,).
@@ -76,7 +83,7 @@ class Posterior(ABC):
         return self.coefficient_moments(size)
 
     def narrowing(self) -> Narrowing | None:
-        """Return the covariances as one less a few directions, if they are that; else None."""
+        """Return the moments with covariances as one less a few directions, if they are that."""
         return None
 
     @abstractmethod
@@ -180,6 +187,11 @@ class LatentPosterior(SampledPosterior):
     ) -> None:  # fmt: skip
         super().__init__(grid, basis, single)
         self._draw, self._known = draw, moments
+        self.narrowed: Callable[[], Narrowing] | None = None  # `narrowing`, where it is known
+
+    def narrowing(self) -> Narrowing | None:
+        """Return what `narrowed` does, if anything."""
+        return None if self.narrowed is None else self.narrowed()
 
     def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
         """Return ``b(z)`` for `size` draws of z."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw
+from uqsonet.gauss.posterior import Narrowing
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.sensors.sensors import Sensors
 
@@ -137,6 +138,11 @@ class ClosedForm(InputPosterior):
         self._single = GaussianLaw(
             law.mean.float(), law.directions.float(), law.std_reduction.float()
         )
+
+    def narrowing(self) -> Narrowing:
+        """Return the moments of the coefficients, whose prior is standard normal."""
+        directions = self.law.variance_reduction.sqrt()[..., None] * self.law.directions
+        return Narrowing(self.mean, None, directions)
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""

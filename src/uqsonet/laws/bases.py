@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fields.stacked import point_weights
+from uqsonet.fields.stacked import Domain, point_weights
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
 
@@ -41,7 +42,7 @@ class KarhunenLoeveBases(nn.Module):
             return torch.zeros(shape, dtype=torch.float64)
 
         self._map: tuple[object, Tensor, Tensor] | None = None
-        self._kept_basis: tuple[object, Tensor, Tensor] | None = None
+        self._kept_basis: dict[str, tuple[object, Tensor, Tensor]] = {}
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
         self.register_buffer("input_factor", torch.zeros(n, r))
@@ -66,12 +67,19 @@ class KarhunenLoeveBases(nn.Module):
     def output_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return output mean (M,) and scaled modes (M, p) at queries (M, d), float64."""
         tensors = self.output_mean, self.output_modes, self.output_scale
+        return self._basis("output", self._training_grid, self._output_values, tensors, queries)
+
+    def _basis(
+        self, side: str, grid: Domain, values_at: Callable[[Tensor], Tensor],
+        tensors: tuple[Tensor, ...], queries: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Return mean and scaled modes at queries; those of the last queries are kept."""
         state = [(id(one), one._version) for one in tensors]
-        kept = self._kept_basis
+        kept = self._kept_basis.pop(side, None)
         if kept is None or kept[0] != state or not torch.equal(kept[1], queries):
-            values = self._training_grid.interpolate(self._output_values, queries)
-            kept = state, queries.clone(), values
-            self._kept_basis = kept if values.numel() <= MAX_KEPT_BASIS else None
+            kept = state, queries.clone(), grid.interpolate(values_at, queries)
+        if kept[2].numel() <= MAX_KEPT_BASIS:
+            self._kept_basis[side] = kept
         return kept[2][:, 0], kept[2][:, 1:]
 
     def output_at(self, observations: Sensors) -> tuple[Tensor, Tensor]:
@@ -90,8 +98,8 @@ class KarhunenLoeveBases(nn.Module):
 
     def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
-        values = self.fields.input.grid.interpolate(self._input_values, queries)
-        return values[:, 0], values[:, 1:]
+        tensors = self.input_mean, self.input_factor
+        return self._basis("input", self.fields.input.grid, self._input_values, tensors, queries)
 
     def input_law(self, sensors: Sensors, noise_std: float = 0.0) -> GaussianLaw:
         """Return h(O): the law of the input's coefficients given sensors, float64.

@@ -399,6 +399,8 @@ def input_posterior(model: Model, single: bool, given: InputPosterior) -> Poster
     moments = partial(sampled_moments, given, model.config.input_modes)
     grid, basis = model.fields.input.grid, model.bases.input_basis
     found = LatentPosterior(grid, basis, single, partial(sampled_draws, given), moments)
+    if isinstance(given, ClosedForm):
+        found.narrowed = given.narrowing
     known = not isinstance(given, Sampled) or given.made_by is not None
     if model.law is not None and model.law.whole and known:
         found.whole = partial(given.fields, model.bases)

@@ -353,12 +353,11 @@ class _OutputPosterior(SampledPosterior):
             return None
         if self.local or not isinstance(given, ClosedForm):
             return None
-        weight = model.straight()[0].to(given.law.mean)
-        prior = weight @ weight.T
+        weight, offset = (one.to(given.mean) for one in model.straight())
+        prior, inputs = weight @ weight.T, given.narrowing()
         if self.root is not None:
             prior = prior + self.root[0] @ self.root[0].T
-        lost = given.law.variance_reduction.sqrt()[..., None] * given.law.directions
-        return Narrowing(prior, lost @ weight.T)
+        return Narrowing(inputs.mean @ weight.T + offset, prior, inputs.directions @ weight.T)
 
     def _outputs(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Yield outputs (size, M) on the training grid for each set, of held-out pairs nearby."""
