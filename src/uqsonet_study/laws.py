@@ -19,8 +19,6 @@ from uqsonet_study.jobs import log_rows
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions
 
-LOCAL_TENSORS = ("local_answers", "local_outputs")  # what `take_nearest` gives a model
-
 
 def fit_law(
     law: str,
@@ -89,7 +87,8 @@ def fit_law(
     if nearest:
         take_nearest(model, held, range(held.size), nearest, model)
         meta["config"]["network"]["nearest"] = nearest
-        stored |= {f"buffer/{name}": getattr(model, name) for name in LOCAL_TENSORS}
+        tensors = {"local_answers": model.local_answers, "local_outputs": model.local_outputs}
+        stored |= {f"buffer/{name}": tensor for name, tensor in tensors.items()}
     meta |= {
         "trials": [trial],
         "law": {

@@ -226,10 +226,10 @@ def score_set(
     quantiles = None if ref is None else ref.quantiles
     size = config.model_samples if quantiles is not None else BAND_SAMPLES
     drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
-    # In single precision, whose rounding is far below what so few samples leave open.
-    samples = torch.addmm(expansion.scored_offset, drawn.float(), expansion.scored_basis.T)
     if posterior.whole is not None and config.target == "output":  # no sums of modes
         samples = next(posterior.whole(len(drawn), generator)).float()
+    else:  # in single precision, whose rounding is far below what so few samples leave open
+        samples = torch.addmm(expansion.scored_offset, drawn.float(), expansion.scored_basis.T)
     truth, ordered = targets.truth[s, kept].float(), ascending(samples)
     scores = {
         **_errors((predicted_mean, predicted_std), targets, s),
