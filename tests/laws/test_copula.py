@@ -21,6 +21,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import censored
 from uqsonet.laws.copula import CopulaLaw, fit_margins
+from uqsonet.laws.latent import Spectrum
 from uqsonet.operator.model import KarhunenLoeveModel
 
 X = SMALL.points()
@@ -112,8 +113,8 @@ def test_the_hidden_part_of_censored_fields_does_not_bend_their_correlations():
     latent = torch.from_numpy(gaussian_fields(np.random.default_rng(3), 3000, truth))
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(SMALL.size, 2)
     seen = latent.clamp_min(0.0)
-    factor, left = censored.censored_factor(SMALL, seen, cuts)
-    found = (factor @ factor.T).numpy()
+    field, left = censored.censored_field(SMALL, seen, cuts)
+    found = (field.factor @ field.factor.T).double().numpy()
     plain = np.corrcoef(seen.T)
     assert float(left) == 0
     assert np.abs(found - truth).max() < 0.08 < np.abs(plain - truth).max()
@@ -126,13 +127,50 @@ def test_fields_on_many_points_are_completed_on_fewer():
     rows = torch.from_numpy(gaussian_fields(np.random.default_rng(4), 300, kernel(0.3)))
     fields = SMALL.interpolate(rows.T.contiguous(), grid.points()).T.clamp_min(0.0)
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(grid.size, 2)
-    factor, left = censored.censored_factor(grid, fields, cuts)
-    assert (
-        factor.shape[0] == 641 and factor.shape[1] <= censored.MAX_COMPLETED_POINTS and left < 0.02
-    )
+    field, left = censored.censored_field(grid, fields, cuts)
+    assert len(field.factor) == 641 and field.rank <= censored.MAX_COMPLETED_POINTS and left < 0.02
     cloud = PointCloud.of(grid.points().numpy())
     coarse, index = censored._coarse(cloud, fields)
     assert coarse.size == censored.MAX_COMPLETED_POINTS == len(index)
+
+
+@pytest.mark.parametrize("cuts", [(-9.0, 9.0), (0.0, 9.0), (-0.7, 1.1), (-9.0, -0.3)])
+def test_correlations_of_clipped_normals_tell_those_of_the_normals(cuts):
+    rng, r = np.random.default_rng(5), 0.8
+    first, other = rng.standard_normal((2, 1_000_000))
+    second = r * first + (1 - r**2) ** 0.5 * other
+    seen = np.corrcoef(np.clip(first, *cuts), np.clip(second, *cuts))[0, 1]
+    clipped = censored.ClippedNormals(torch.tensor([cuts, (0.2, 9.0)], dtype=torch.float64))
+    level = clipped.level[0]
+    of = torch.tensor([seen, 1.0, 0.0], dtype=torch.float64)
+    assert clipped.correlation(of, level, level).tolist() == pytest.approx([r, 1, 0], abs=3e-3)
+
+
+def separable_fields(rng: np.random.Generator, size: int, points: int) -> np.ndarray:
+    """Draw fields (size, points**2) whose kernel is a product of exponentials of length 0.3."""
+    x = np.linspace(0, 1, points)
+    root = np.linalg.cholesky(np.exp(-np.abs(x[:, None] - x) / 0.3))
+    return (root @ rng.standard_normal((size, points, points)) @ root.T).reshape(size, -1)
+
+
+def test_a_few_hundred_rains_in_the_plane_tell_a_separable_spectrum():
+    grid, rng = Grid((0.0, 0.0), (1.0, 1.0), (10, 10)), np.random.default_rng(6)
+    rain = np.maximum(separable_fields(rng, 400, 10), 0) ** 1.5
+    model = model_of(rain, 12, grid)
+    (law,) = CopulaLaw.fit(input_sample(model, functions_of(rain, grid)), 0)
+    assert isinstance(law.latent, Spectrum) and law.latent.separable
+    points = grid.points()
+    rows = law.latent.rows(grid, points)
+    truth = torch.exp(-(points[:, None] - points).abs().sum(-1) / 0.3)
+    assert float((rows @ rows.T - truth).abs().mean()) < 0.02
+    again = CopulaLaw.of(law.tensors(), model.bases)
+    CopulaLaw.require_layout(law.tensors(), model.bases)
+    assert isinstance(again.latent, Spectrum) and again.latent.separable
+    assert torch.equal(again.latent.std, law.latent.std)
+    model.use_law(again)
+    given = model.input_posterior(points[[23, 77]], torch.tensor([0.4, 0.0]).double(), None, 0.0)
+    fields = next(given.fields(model.bases, 50, seeded()))
+    assert float((fields[:, 23] - 0.4).abs().max()) < 1e-3 and float(fields[:, 77].max()) == 0
 
 
 def test_what_the_law_cannot_have_is_improbable(models):

@@ -3,7 +3,8 @@
 Stochastic expectation maximisation (Celeux & Diebolt, Comput. Stat. Q. 2, 1985): what is hidden
 of each training field is drawn given what is seen of it, by Hamiltonian Monte Carlo between walls
 (`uqsonet.laws.truncated`), and the covariance is that of the completed fields. Correlations of
-pairs of points would be simpler, but their errors drown the small directions of a smooth field.
+pairs of points would be simpler, but their errors drown the small directions of a smooth field,
+unless the field is stationary: a spectrum has few parameters, and pairs give them best.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.gaussian import covariance_root
-from uqsonet.laws.latent import farthest_points
+from uqsonet.laws.latent import LowRank, Spectrum, farthest_points, fit_latent, unit
 from uqsonet.laws.truncated import Walls
 
 MAX_COMPLETED_POINTS = 500  # of a field; the factor is interpolated to others
@@ -32,13 +34,16 @@ MAX_WORK = 4e10  # fields times points cubed: fewer fields are completed on many
 TOGETHER = 1 << 21  # covariances that are worked on at a time
 NUGGET = 1e-6  # variance that makes the covariance of what is seen of a field regular
 FIRST_SHARE = 0.02  # smaller directions of the censored fields' correlations are left out
+CUT_LEVELS = 32  # cuts are rounded to this number of shares
+FARTHEST = 9.0  # standard deviations beyond which there is no cut
+TABLE, NODES = 1001, 64  # angles of a table of correlations, and nodes of its integrals
 NEGLIGIBLE_DIRECTION = 1e-9  # variance, relative to the largest, that is left out
 
 
-def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return a factor (n, q) of the correlations of a field, and the std of what it leaves out.
+def censored_field(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[LowRank, Tensor] | None:
+    """Return a field by its correlations, and the standard deviation of what it leaves out.
 
-    Its rows have norm one. Scores (N, n) are fields of mean zero and variance one at the n points
+    Scores (N, n) are fields of mean zero and variance one at the n points
     of the domain, censored at the cuts (n, 2). None where these are too many and cannot be
     interpolated.
     """
@@ -61,7 +66,65 @@ def censored_factor(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[Tenso
         between = _inside(scores, cuts)
         between[:, index] = False
         left = off[between].abs().median() / 0.6745
-    return factor / factor.norm(dim=1, keepdim=True).clamp_min(1e-12), left
+    return LowRank(unit(factor).float().contiguous()), left
+
+
+def stationary_spectrum(domain: Domain, scores: Tensor, cuts: Tensor) -> Spectrum | None:
+    """Return the spectrum of a field, None where pairs of held-out scores say that it has none.
+
+    Scores and cuts as in `censored_field`; a field without cuts may be given too.
+    """
+    if not isinstance(domain, Grid):
+        return None
+    clipped = ClippedNormals(cuts)
+    field = fit_latent(domain, scores, clipped.level, clipped.correlation, standard=True)
+    return field if isinstance(field, Spectrum) else None
+
+
+class ClippedNormals:
+    """Correlations of standard normals, of those of their values clipped at cuts.
+
+    The covariance of two clipped values rises with the correlation r of the normals at a rate that
+    is the probability of both between their cuts (Price, IRE Trans. Inf. Theory 4, 1958). Cuts
+    (n, 2) are rounded, so that a few tables of this covariance do for all points.
+    """
+
+    def __init__(self, cuts: Tensor) -> None:
+        shares = (CUT_LEVELS * torch.special.ndtr(cuts)).round() / CUT_LEVELS
+        levels, self.level = shares.unique(dim=0, return_inverse=True)
+        self._ends = torch.special.ndtri(levels).clamp(-FARTHEST, FARTHEST)
+        self._angle = torch.linspace(-math.pi / 2, math.pi / 2, TABLE, dtype=torch.float64)
+        self._tables: dict[tuple[int, int], Tensor] = {}
+
+    def correlation(self, seen: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return correlations for those of clipped values at points of these levels."""
+        found, (first, second) = torch.empty_like(seen), torch.broadcast_tensors(first, second)
+        pairs = first * len(self._ends) + second
+        for pair in pairs.unique().tolist():
+            here = pairs == pair
+            of_clipped = self._table(*divmod(pair, len(self._ends)))
+            normals = np.interp(seen[here].numpy(), of_clipped.numpy(), self._angle.sin().numpy())
+            found[here] = torch.from_numpy(normals)
+        return found
+
+    def _table(self, i: int, j: int) -> Tensor:
+        """Return correlations of clipped values at two levels by the angle: the sine is r."""
+        if (i, j) not in self._tables:
+            variances = [self._covariances(k, k)[-1] for k in (i, j)]
+            self._tables[i, j] = self._covariances(i, j) / (variances[0] * variances[1]).sqrt()
+        return self._tables[i, j]
+
+    def _covariances(self, i: int, j: int) -> Tensor:
+        node, weight = (torch.from_numpy(one) for one in np.polynomial.legendre.leggauss(NODES))
+        (low, high), r = self._ends[i], self._angle[:, None].sin()
+        z = low + (high - low) * (node + 1) / 2
+        density = (high - low) / 2 * weight * torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
+        width = self._angle[:, None].cos().clamp_min(1e-12)
+        below = [torch.special.ndtr((end - r * z) / width) for end in self._ends[j]]
+        rate = ((below[1] - below[0]) * density).sum(1) * self._angle.cos()
+        steps = (rate[1:] + rate[:-1]) / 2 * (self._angle[1] - self._angle[0])
+        total = torch.cat([torch.zeros(1, dtype=torch.float64), steps.cumsum(0)])
+        return total - total[TABLE // 2]
 
 
 def _coarse(domain: Domain, scores: Tensor) -> tuple[Domain, Tensor]:

@@ -26,8 +26,8 @@ from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.censored import censored_factor
-from uqsonet.laws.latent import LowRank, unit
+from uqsonet.laws.censored import censored_field, stationary_spectrum
+from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, LowRank, latent_of, unit
 from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
@@ -38,6 +38,7 @@ MIN_READING_NOISE = 1e-6  # least noise of a reading, as a share of the range of
 REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
 NO_ATOM = 9.0  # cut where there is no atom, in standard deviations: no latent value is beyond it
 SPACING = 0.125  # distance between knots, in standard deviations of the latent field
+SAME_POINT = 1e-6  # distance of a sensor that stands at a point, as a share of the domain
 MIN_ATOM = 0.01  # share of the inputs that are equal at an end of their range, to be an atom
 TESTED_POINTS = 200  # points whose margins are compared, at most
 MAX_POOLED = 1 << 22  # values behind a margin that all points share
@@ -97,7 +98,11 @@ class CopulaPosterior(WholeFields):
         together = torch.cat([margins.values, margins.cuts, margins.limits], 1)
         seen = field.grid.interpolate(together, places).split([len(margins.knots), 2, 2], -1)
         self._margins = Margins(margins.knots, *seen)
-        self._rows = law.latent.rows(field.grid, places)
+        self._variance = max(MIN_LATENT_VARIANCE, float(law.remainder) ** 2)
+        self._rows = (1 - self._variance) ** 0.5 * law.latent.rows(field.grid, places)
+        points = field.grid.points()
+        distance, self._nearest = torch.cdist(places, points).min(1)
+        self._at_point = distance < SAME_POINT * (points.amax(0) - points.amin(0)).max()
         self._values = field.transform.forward(sensors.values[0].double())
         self._noise = sensors.noise()[0]
         latent, slope = (one[..., 0] for one in self._margins.latent(self._values[..., None]))
@@ -119,7 +124,8 @@ class CopulaPosterior(WholeFields):
         off = torch.maximum(values - limits[:, 1], limits[:, 0] - values).clamp_min(0) / level
         chance, used = torch.ones((), dtype=torch.float64), ~self._beyond.any(-1)
         if bool(used.any()):
-            rows, level = self._rows[used], self._levels[used].square() + MIN_TAIL_NOISE**2
+            rows = self._rows[used]
+            level = self._variance + self._levels[used].square() + MIN_TAIL_NOISE**2
             root = torch.linalg.cholesky(rows @ rows.T + level.diag())
             left = self._readings[used, None]
             distance = torch.linalg.solve_triangular(root, left, upper=False).square().sum()
@@ -130,22 +136,25 @@ class CopulaPosterior(WholeFields):
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
         """Yield fields (size, n), float32."""
-        law, rows = self._law, self._rows
-        variance = max(MIN_LATENT_VARIANCE, float(law.remainder) ** 2)
-        values, level = self._latent(variance, size, generator)
+        law, rows, variance = self._law, self._rows, self._variance
+        values, level = self._latent(size, generator)
         xi = torch.randn(size, law.latent.rank, generator=generator, dtype=torch.float64)
-        latent = law.latent.fields(kriged(xi, rows, values, level, generator))
+        xi = kriged(xi, rows, values, level, generator)
+        latent = law.latent.fields(xi)
         if variance > MIN_LATENT_VARIANCE:
             left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
+            # At a sensor it is what the reading leaves of the latent field, less noise.
+            here, share = self._at_point, variance / level
+            off = share * (values - xi @ rows.T) / variance**0.5
+            off = off + (1 - share).clamp_min(0).sqrt() * left[:, self._nearest]
+            left[:, self._nearest[here]] = off[:, here].float()
             latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
         yield law.margins.field(latent)
 
-    def _latent(
-        self, variance: float, size: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def _latent(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return latent readings (size, m), and the variance (m,) of each."""
         m, among = self._margins, self._rows @ self._rows.T
-        nugget = torch.full((len(among),), variance, dtype=torch.float64)
+        nugget = torch.full((len(among),), self._variance, dtype=torch.float64)
         if self._uncertain:
             parts = zip(m.values, m.cuts, m.limits, self._values, self._noise, strict=True)
             pieces = [_pieces(m.knots, *one) for one in parts]
@@ -163,8 +172,7 @@ class CopulaPosterior(WholeFields):
 class CopulaLaw(SeparateLaw):
     """A latent Gaussian field with margins at the points of the grid (this module's text).
 
-    The factor (n, q) is of the latent field's correlations, with rows of norm one; the remainder is
-    the standard deviation of what it leaves out.
+    The remainder is the standard deviation of what the latent field leaves out.
     """
 
     name = "copula"
@@ -177,12 +185,12 @@ class CopulaLaw(SeparateLaw):
         "cuts": ("nc", torch.float64),
         "limits": ("nc", torch.float64),
         "remainder": ("", torch.float64),
-        "factor": ("nq", torch.float32),
+        **LATENT_LAYOUT,
     }
 
-    def __init__(self, margins: Margins, factor: Tensor, remainder: Tensor) -> None:
+    def __init__(self, margins: Margins, latent: LatentField, remainder: Tensor) -> None:
         self.margins, self.remainder, self.ends = margins, remainder, margins.limits
-        self.latent = LowRank(factor.float().contiguous())
+        self.latent = latent
 
     @classmethod
     def fit(cls, sample: InputSample, seed: int) -> list[CopulaLaw]:
@@ -192,15 +200,17 @@ class CopulaLaw(SeparateLaw):
             return []
         margins = fit_margins(fields)
         scores = margins.latent(fields.double().T)[0].T.float()
+        grid = sample.bases.fields.input.grid
+        if (spectrum := stationary_spectrum(grid, scores, margins.cuts)) is not None:
+            return [cls(margins, spectrum, spectrum.remainder)]
         if bool(margins.atoms.any()):
-            grid = sample.bases.fields.input.grid
-            fitted = censored_factor(grid, scores, margins.cuts)
+            fitted = censored_field(grid, scores, margins.cuts)
             return [] if fitted is None else [cls(margins, *fitted)]
         count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
         modes = empirical_modes(RowBlocks.of(scores), count, "modes")
         factor = modes.vectors * modes.std
         remainder = torch.tensor(modes.remainder, dtype=torch.float64)
-        return [cls(margins, unit(factor), remainder)]
+        return [cls(margins, LowRank(unit(factor).contiguous()), remainder)]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return margins and the latent field."""
@@ -214,7 +224,8 @@ class CopulaLaw(SeparateLaw):
         pairs = margins.cuts, margins.limits
         if not rises or any(t.shape[1] != 2 or bool((t.diff() <= 0).any()) for t in pairs):
             raise ValueError("knots, values, and pairs of cuts and limits must rise")
-        return cls(margins, tensors["factor"], tensors["remainder"])
+        latent = latent_of(bases.fields.input.grid, tensors, "")
+        return cls(margins, latent, tensors["remainder"])
 
 
 def _pieces(

@@ -7,11 +7,13 @@ Two descriptions of a field of variance one, chosen between on held-out inputs:
 - `Spectrum`: independent coefficients of cosines, their variances those of a Whittle-Matern field
   on the box with free ends, or on a larger box, where its ends are not felt (Lindgren, Rue and
   Lindstroem 2011, J. R. Stat. Soc. B 73, 423). It has thousands of directions and few parameters:
-  roughness below the spacing of the landmarks, which no low rank holds.
+  roughness below the spacing of the landmarks, which no low rank holds. A separable spectrum has
+  a product of such variances, one for each axis.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -76,14 +78,16 @@ class Spectrum:
     Values (3 + d,), float64, are: exponent, size of the constant's variance relative to the
     spectrum's own, share by which the box is larger on each side, and length of correlation along
     each axis as a share of the grid's. The variance of a cosine of wave number k (per length) is
-    ``(1 + |length k|^2 / (2 exponent))^-exponent``, before fields are scaled to variance one.
+    ``(1 + |length k|^2 / (2 exponent))^-exponent``, before fields are scaled to variance one; of a
+    separable spectrum it is the product of these over the axes.
     """
 
     grid: Grid
     values: Tensor
+    separable: bool = False
 
     @classmethod
-    def of(cls, domain: Domain, values: Tensor) -> Spectrum:
+    def of(cls, domain: Domain, values: Tensor, separable: bool = False) -> Spectrum:
         """Return the spectrum that `tensors` were taken of; ValueError if these are none."""
         if not isinstance(domain, Grid) or len(values) != 3 + domain.dim:
             raise ValueError(
@@ -91,7 +95,7 @@ class Spectrum:
             )
         if not bool((values.isfinite() & (values >= 0)).all() & (values[3:] > 0).all()):
             raise ValueError("parameters of a spectrum are finite and not negative")
-        return cls(domain, values)
+        return cls(domain, values, separable)
 
     @cached_property
     def count(self) -> list[int]:
@@ -109,16 +113,26 @@ class Spectrum:
     @cached_property
     def std(self) -> Tensor:
         """Standard deviation of each cosine (K_1, ..., K_d), float64."""
+        return self._variance(self.count).sqrt()
+
+    @property
+    def remainder(self) -> Tensor:
+        """Standard deviation of finer cosines, relative to the field's."""
+        finer = self._variance([2 * count for count in self.count]).sum()
+        return (1 - self.std.square().sum() / finer).clamp_min(0).sqrt()
+
+    def _variance(self, counts: list[int]) -> Tensor:
         exponent, constant, wider, *lengths = self.values
-        total = torch.zeros(self.count, dtype=torch.float64)
-        for axis, (count, length) in enumerate(zip(self.count, lengths, strict=True)):
+        total = torch.ones(counts, dtype=torch.float64)
+        for axis, (count, length) in enumerate(zip(counts, lengths, strict=True)):
             k = math.pi * torch.arange(count, dtype=torch.float64) / (1 + 2 * wider)
             shape = [-1 if other == axis else 1 for other in range(self.grid.dim)]
-            total = total + (length * k).square().reshape(shape)
-        variance = (1 + total / (2 * exponent)) ** -exponent
+            along = (length * k).square().reshape(shape) / (2 * exponent)
+            total = total * (1 + along) if self.separable else total + along
+        variance = total**-exponent
         first = torch.zeros_like(variance)
         first.view(-1)[0] = 1
-        return (variance * (1 - first + constant * first)).clamp_min(1e-200).sqrt()
+        return (variance * (1 - first + constant * first)).clamp_min(1e-200)
 
     def _along(self, axis: int, places: Tensor) -> Tensor:
         """Return the cosines (..., K) of an axis at coordinates (...)."""
@@ -157,19 +171,26 @@ class Spectrum:
 
     def tensors(self, tail: str = "") -> dict[str, Tensor]:
         """Return the parameters; their name ends with `tail`."""
-        return {"spectrum" + tail: self.values}
+        return {(SEPARABLE if self.separable else "spectrum") + tail: self.values}
 
 
 LatentField = LowRank | Spectrum  # a Gaussian field of variance one
 
-LATENT_LAYOUT = {"factor*": ("n?", torch.float32), "spectrum*": ("?", torch.float64)}
+SEPARABLE = "separable_spectrum"  # name of its parameters in weight files
+
+LATENT_LAYOUT = {
+    "factor*": ("n?", torch.float32),
+    "spectrum*": ("?", torch.float64),
+    SEPARABLE + "*": ("?", torch.float64),
+}
 """Part of a law's `layout`: a factor or a spectrum for each latent field."""
 
 
 def latent_of(domain: Domain, tensors: Mapping[str, Tensor], tail: str) -> LatentField:
     """Return the latent field that tensors whose names end like this hold."""
-    if "spectrum" + tail in tensors:
-        return Spectrum.of(domain, tensors["spectrum" + tail])
+    for name in ("spectrum", SEPARABLE):
+        if name + tail in tensors:
+            return Spectrum.of(domain, tensors[name + tail], name == SEPARABLE)
     return LowRank(tensors["factor" + tail])
 
 
@@ -187,19 +208,31 @@ def unit(rows: Tensor) -> Tensor:
 
 def fit_latent(
     domain: Domain, side: Tensor, cut: Tensor, correlation: Correlation,
-    inside: Tensor | None = None,
+    inside: Tensor | None = None, standard: bool = False,
 ) -> LatentField:  # fmt: skip
     """Estimate the correlations of the latent field.
 
-    `side` (N, n) is one where an input is below its cut (n,) at a point, zero elsewhere; `inside`
-    (N, n) is one where an input shows the field, by default everywhere. `correlation` maps the
-    share of inputs below both of two cuts, and these cuts, to a correlation.
+    Parameters
+    ----------
+    domain : Domain
+        Of n points.
+    side : Tensor, shape (N, n)
+        What inputs show of the field: one where they are below a cut and zero elsewhere, say.
+    cut : Tensor, shape (n,)
+        What `correlation` has to know of each point.
+    correlation : callable
+        Maps the mean product of what inputs show at two points, and both cuts, to a correlation.
+    inside : Tensor, shape (N, n), optional
+        One where an input shows the field, by default everywhere.
+    standard : bool
+        Whether `side` is brought to mean zero and variance one first, in each half of the inputs.
     """
     points = domain.points()
     marks = _landmarks(points, LANDMARKS)
     seen = _landmarks(points, 4 * LANDMARKS)  # points whose pairs with landmarks decide
     shown = (None, None) if inside is None else inside.tensor_split(2)
-    parts, law = list(zip(side.tensor_split(2), shown, strict=True)), (cut, correlation)
+    sides = [_standard(half) if standard else half for half in side.tensor_split(2)]
+    parts, law = list(zip(sides, shown, strict=True)), (cut, correlation)
     every = torch.arange(len(points))
     halves = [_correlations(*part, every, marks, *law) for part in parts]
     lags = _lags(points, marks)
@@ -215,19 +248,25 @@ def fit_latent(
     if isinstance(domain, Grid) and min(domain.shape) >= MIN_POINTS:
         places = _near(points, _landmarks(points, SPREAD))
         among = [_correlations(*part, places, places, *law) for part in parts]
-        for wider in BOXES:
+        chosen = None
+        for kind in itertools.product(BOXES, (False, True)[: domain.dim]):
             misfit = 0.0
             for i in range(2):
-                field = _fitted_spectrum(domain, points[places], among[i], wider)
+                field = _fitted_spectrum(domain, points[places], among[i], *kind)
                 rows = field.rows(domain, points[seen]), field.rows(domain, points[marks])
                 misfit += _misfit(*rows, halves[1 - i][seen])
             if misfit < best[0]:  # False if it is not a number
-                best = misfit, wider, 0
-        if best[2] == 0:
-            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, best[1])
+                best, chosen = (misfit, 0.0, 0), kind
+        if chosen is not None:
+            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, *chosen)
     _, pooling, rank = best
     whole = _factor(_pooled((halves[0] + halves[1]) / 2, lags, pooling), marks)
     return LowRank(unit(whole[:, :rank]).float())
+
+
+def _standard(side: Tensor) -> Tensor:
+    """Return columns (N, n) less their mean, over their standard deviation."""
+    return (side - side.mean(0)) / side.std(0, correction=0).clamp_min(1e-12)
 
 
 def farthest_points(
@@ -320,7 +359,9 @@ def _misfit(rows: Tensor, columns: Tensor, other: Tensor) -> float:
     return float((_angles(rows @ columns.T) - _angles(other)).square().mean())
 
 
-def _fitted_spectrum(grid: Grid, points: Tensor, target: Tensor, wider: float) -> Spectrum:
+def _fitted_spectrum(
+    grid: Grid, points: Tensor, target: Tensor, wider: float, separable: bool
+) -> Spectrum:
     """Return the spectrum whose correlations among points (L, d) are nearest to a target (L, L).
 
     Angles are weighted by the inverse of their variance, ``p (1 - p)`` with the share p of inputs
@@ -339,7 +380,7 @@ def _fitted_spectrum(grid: Grid, points: Tensor, target: Tensor, wider: float) -
         """Return the spectrum of unbounded parameters."""
         values = torch.lerp(ranges[:, 0], ranges[:, 1], raw.sigmoid()).exp()
         head = torch.stack([half + values[0], values[1], values.new_tensor(wider)])
-        return Spectrum(grid, torch.cat([head, values[2:]]))
+        return Spectrum(grid, torch.cat([head, values[2:]]), separable)
 
     def misfit(raw: Tensor) -> Tensor:
         """Return the weighted squared distance of the spectrum's angles from the target's."""
