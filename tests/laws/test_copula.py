@@ -173,6 +173,18 @@ def test_a_few_hundred_rains_in_the_plane_tell_a_separable_spectrum():
     assert float((fields[:, 23] - 0.4).abs().max()) < 1e-3 and float(fields[:, 77].max()) == 0
 
 
+@pytest.mark.parametrize("warped", [False, True])
+def test_only_stationary_fields_have_a_spectrum(warped):
+    x = np.linspace(0, 1, 64)
+    places = x**2 if warped else x
+    covariance = np.exp(-((places[:, None] - places) ** 2) / (2 * 0.1**2)) + 1e-8 * np.eye(64)
+    root, normals = np.linalg.cholesky(covariance), np.random.default_rng(7)
+    scores = torch.from_numpy(normals.standard_normal((600, 64)) @ root.T).float().clamp_min(0)
+    cuts = torch.tensor([[0.0, 9.0]]).double().expand(64, 2)
+    found = censored.stationary_spectrum(Grid((0.0,), (1.0,), (64,)), scores, cuts)
+    assert (found is None) == warped
+
+
 def test_what_the_law_cannot_have_is_improbable(models):
     model = models["rain"]
     for value, least, most in ((0.4, 0.05, 1), (0.0, 0.05, 1), (-3.0, 0, 1e-6), (80.0, 0, 1e-4)):

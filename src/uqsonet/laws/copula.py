@@ -210,7 +210,7 @@ class CopulaLaw(SeparateLaw):
         modes = empirical_modes(RowBlocks.of(scores), count, "modes")
         factor = modes.vectors * modes.std
         remainder = torch.tensor(modes.remainder, dtype=torch.float64)
-        return [cls(margins, LowRank(unit(factor).contiguous()), remainder)]
+        return [cls(margins, LowRank(unit(factor).float().contiguous()), remainder)]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return margins and the latent field."""

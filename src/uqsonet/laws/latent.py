@@ -191,6 +191,8 @@ def latent_of(domain: Domain, tensors: Mapping[str, Tensor], tail: str) -> Laten
     for name in ("spectrum", SEPARABLE):
         if name + tail in tensors:
             return Spectrum.of(domain, tensors[name + tail], name == SEPARABLE)
+    if "factor" + tail not in tensors:
+        raise ValueError(f"it needs one of factor{tail}, spectrum{tail}, {SEPARABLE}{tail}")
     return LowRank(tensors["factor" + tail])
 
 
