@@ -35,7 +35,7 @@ TOGETHER = 1 << 21  # covariances that are worked on at a time
 NUGGET = 1e-6  # variance that makes the covariance of what is seen of a field regular
 FIRST_SHARE = 0.02  # smaller directions of the censored fields' correlations are left out
 CUT_LEVELS = 32  # cuts are rounded to this number of shares
-FARTHEST = 9.0  # standard deviations beyond which there is no cut
+NO_CUT = 9.0  # a cut where there is none, in standard deviations: no value is beyond it
 TABLE, NODES = 1001, 64  # angles of a table of correlations, and nodes of its integrals
 NEGLIGIBLE_DIRECTION = 1e-9  # variance, relative to the largest, that is left out
 
@@ -92,7 +92,7 @@ class ClippedNormals:
     def __init__(self, cuts: Tensor) -> None:
         shares = (CUT_LEVELS * torch.special.ndtr(cuts)).round() / CUT_LEVELS
         levels, self.level = shares.unique(dim=0, return_inverse=True)
-        self._ends = torch.special.ndtri(levels).clamp(-FARTHEST, FARTHEST)
+        self._ends = torch.special.ndtri(levels).clamp(-NO_CUT, NO_CUT)
         self._angle = torch.linspace(-math.pi / 2, math.pi / 2, TABLE, dtype=torch.float64)
         self._tables: dict[tuple[int, int], Tensor] = {}
 

@@ -26,7 +26,7 @@ from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.censored import censored_field, stationary_spectrum
+from uqsonet.laws.censored import NO_CUT, censored_field, stationary_spectrum
 from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, LowRank, latent_of, unit
 from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
@@ -36,7 +36,6 @@ MAX_MODES = 256  # modes of a latent field without atoms
 LINEAR = 0.05  # noise of a latent value up to which its map counts as linear, in its std
 MIN_READING_NOISE = 1e-6  # least noise of a reading, as a share of the range of the field
 REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
-NO_ATOM = 9.0  # cut where there is no atom, in standard deviations: no latent value is beyond it
 SPACING = 0.125  # distance between knots, in standard deviations of the latent field
 SAME_POINT = 1e-6  # distance of a sensor that stands at a point, as a share of the domain
 MIN_ATOM = 0.01  # share of the inputs that are equal at an end of their range, to be an atom
@@ -52,7 +51,7 @@ class Margins:
 
     knots: Tensor  # (K,)
     values: Tensor  # (..., K), rising values of the field at the knots
-    cuts: Tensor  # (..., 2), beyond are censored values; `NO_ATOM` where there is no atom
+    cuts: Tensor  # (..., 2), beyond are censored values; `NO_CUT` where there is no atom
     limits: Tensor  # (..., 2), values of the field beyond the cuts
 
     def field(self, latent: Tensor) -> Tensor:
@@ -85,7 +84,7 @@ class Margins:
     @property
     def atoms(self) -> Tensor:
         """Whether there is an atom at the lower and the upper end, (..., 2)."""
-        return self.cuts.abs() < NO_ATOM
+        return self.cuts.abs() < NO_CUT
 
 
 class CopulaPosterior(WholeFields):
@@ -300,17 +299,17 @@ def _quantiles(values: Tensor, levels: Tensor) -> Tensor:
 def _with_ends(
     inner: Tensor, values: Tensor, ends: Tensor, shares: Tensor, positive: bool
 ) -> Margins:
-    """Return margins from quantiles (n, K), continued to `NO_ATOM` or atoms of these shares."""
-    far = torch.tensor([NO_ATOM], dtype=torch.float64)
+    """Return margins from quantiles (n, K), continued to `NO_CUT` or atoms of these shares."""
+    far = torch.tensor([NO_CUT], dtype=torch.float64)
     knots = torch.cat([-far, inner, far])
-    before, after = inner[0] + NO_ATOM, NO_ATOM - inner[-1]
+    before, after = inner[0] + NO_CUT, NO_CUT - inner[-1]
     slopes = (values[:, [2, -1]] - values[:, [0, -3]]) / (2 * SPACING)
     values = torch.cat(
         [values[:, :1] - before * slopes[:, :1], values, values[:, -1:] + after * slopes[:, 1:]], 1
     )
     atom = shares > MIN_ATOM
     far = far.expand(len(values))
-    cuts = torch.where(atom, torch.special.ndtri(shares), -NO_ATOM).clamp(-NO_ATOM, NO_ATOM)
+    cuts = torch.where(atom, torch.special.ndtri(shares), -NO_CUT).clamp(-NO_CUT, NO_CUT)
     low = _up_to_atom(knots, values, ends[:, 0], cuts[:, 0], atom[:, 0])
     high = _up_to_atom(knots, -low.flip(1), -ends[:, 1], cuts[:, 1], atom[:, 1])
     values = -high.flip(1)

@@ -1,6 +1,6 @@
 """The latent Gaussian field behind classes, with correlations estimated from the classes.
 
-Two descriptions of a field of variance one, chosen between on held-out inputs:
+Two descriptions of a field of variance one. Held-out inputs decide:
 
 - `LowRank`: a factor of the correlations with landmarks (Nystroem), for any domain and any field
   that some tens of directions describe;
@@ -44,6 +44,7 @@ MIN_POINTS = 8  # along each axis of the grid of a spectrum
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
 """Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""
 
+NEARLY = 1.05  # misfit of a spectrum of values, over the best factor's, up to which it is taken
 SPECTRUM_STEPS = 60  # iterations of the optimiser of a spectrum's parameters, at most
 
 
@@ -250,17 +251,17 @@ def fit_latent(
     if isinstance(domain, Grid) and min(domain.shape) >= MIN_POINTS:
         places = _near(points, _landmarks(points, SPREAD))
         among = [_correlations(*part, places, places, *law) for part in parts]
-        chosen = None
+        misfits = {}
         for kind in itertools.product(BOXES, (False, True)[: domain.dim]):
-            misfit = 0.0
+            misfits[kind] = 0.0
             for i in range(2):
                 field = _fitted_spectrum(domain, points[places], among[i], *kind)
                 rows = field.rows(domain, points[seen]), field.rows(domain, points[marks])
-                misfit += _misfit(*rows, halves[1 - i][seen])
-            if misfit < best[0]:  # False if it is not a number
-                best, chosen = (misfit, 0.0, 0), kind
-        if chosen is not None:
-            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, *chosen)
+                misfits[kind] += _misfit(*rows, halves[1 - i][seen])
+        kind = min(misfits, key=lambda one: misfits[one])
+        most = best[0] * (NEARLY if standard else 1)
+        if misfits[kind] < most:  # False if it is not a number
+            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, *kind)
     _, pooling, rank = best
     whole = _factor(_pooled((halves[0] + halves[1]) / 2, lags, pooling), marks)
     return LowRank(unit(whole[:, :rank]).float())
