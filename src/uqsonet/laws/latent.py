@@ -251,17 +251,17 @@ def fit_latent(
     if isinstance(domain, Grid) and min(domain.shape) >= MIN_POINTS:
         places = _near(points, _landmarks(points, SPREAD))
         among = [_correlations(*part, places, places, *law) for part in parts]
-        misfits = {}
+        least, best_kind = best[0] * (NEARLY if standard else 1), None
         for kind in itertools.product(BOXES, (False, True)[: domain.dim]):
-            misfits[kind] = 0.0
+            misfit = 0.0
             for i in range(2):
                 field = _fitted_spectrum(domain, points[places], among[i], *kind)
                 rows = field.rows(domain, points[seen]), field.rows(domain, points[marks])
-                misfits[kind] += _misfit(*rows, halves[1 - i][seen])
-        kind = min(misfits, key=lambda one: misfits[one])
-        most = best[0] * (NEARLY if standard else 1)
-        if misfits[kind] < most:  # False if it is not a number
-            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, *kind)
+                misfit += _misfit(*rows, halves[1 - i][seen])
+            if misfit < least:  # False if it is not a number
+                least, best_kind = misfit, kind
+        if best_kind is not None:
+            return _fitted_spectrum(domain, points[places], (among[0] + among[1]) / 2, *best_kind)
     _, pooling, rank = best
     whole = _factor(_pooled((halves[0] + halves[1]) / 2, lags, pooling), marks)
     return LowRank(unit(whole[:, :rank]).float())
