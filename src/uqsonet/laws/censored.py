@@ -20,6 +20,7 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.laws.class_rules import bivariate_normal
 from uqsonet.laws.latent import LowRank, Spectrum, farthest_points, fit_latent, unit
 from uqsonet.laws.truncated import Walls
 
@@ -36,16 +37,15 @@ NUGGET = 1e-6  # variance that makes the covariance of what is seen of a field r
 FIRST_SHARE = 0.02  # smaller directions of the censored fields' correlations are left out
 CUT_LEVELS = 32  # cuts are rounded to this number of shares
 NO_CUT = 9.0  # a cut where there is none, in standard deviations: no value is beyond it
-TABLE, NODES = 1001, 64  # angles of a table of correlations, and nodes of its integrals
+TABLE = 1001  # angles of a table of correlations
 NEGLIGIBLE_DIRECTION = 1e-9  # variance, relative to the largest, that is left out
 
 
 def censored_field(domain: Domain, scores: Tensor, cuts: Tensor) -> tuple[LowRank, Tensor] | None:
     """Return a field by its correlations, and the standard deviation of what it leaves out.
 
-    Scores (N, n) are fields of mean zero and variance one at the n points
-    of the domain, censored at the cuts (n, 2). None where these are too many and cannot be
-    interpolated.
+    Scores (N, n) are fields of mean zero and variance one at the n points of the domain, censored
+    at the cuts (n, 2). None where these are too many and cannot be interpolated.
     """
     coarse, index = _coarse(domain, scores)
     if coarse.size > MAX_COMPLETED_POINTS:
@@ -115,13 +115,12 @@ class ClippedNormals:
         return self._tables[i, j]
 
     def _covariances(self, i: int, j: int) -> Tensor:
-        node, weight = (torch.from_numpy(one) for one in np.polynomial.legendre.leggauss(NODES))
-        (low, high), r = self._ends[i], self._angle[:, None].sin()
-        z = low + (high - low) * (node + 1) / 2
-        density = (high - low) / 2 * weight * torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
-        width = self._angle[:, None].cos().clamp_min(1e-12)
-        below = [torch.special.ndtr((end - r * z) / width) for end in self._ends[j]]
-        rate = ((below[1] - below[0]) * density).sum(1) * self._angle.cos()
+        r, rate = self._angle.sin(), torch.zeros_like(self._angle)
+        signs = -1.0, 1.0  # of the lower and the upper cut
+        for first, h in zip(signs, self._ends[i], strict=True):
+            for second, k in zip(signs, self._ends[j], strict=True):
+                rate += first * second * bivariate_normal(h, k, r)
+        rate *= self._angle.cos()
         steps = (rate[1:] + rate[:-1]) / 2 * (self._angle[1] - self._angle[0])
         total = torch.cat([torch.zeros(1, dtype=torch.float64), steps.cumsum(0)])
         return total - total[TABLE // 2]

@@ -99,9 +99,7 @@ class CopulaPosterior(WholeFields):
         self._margins = Margins(margins.knots, *seen)
         self._variance = max(MIN_LATENT_VARIANCE, float(law.remainder) ** 2)
         self._rows = (1 - self._variance) ** 0.5 * law.latent.rows(field.grid, places)
-        points = field.grid.points()
-        distance, self._nearest = torch.cdist(places, points).min(1)
-        self._at_point = distance < SAME_POINT * (points.amax(0) - points.amin(0)).max()
+        self._places = places
         self._values = field.transform.forward(sensors.values[0].double())
         self._noise = sensors.noise()[0]
         latent, slope = (one[..., 0] for one in self._margins.latent(self._values[..., None]))
@@ -143,10 +141,12 @@ class CopulaPosterior(WholeFields):
         if variance > MIN_LATENT_VARIANCE:
             left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
             # At a sensor it is what the reading leaves of the latent field, less noise.
-            here, share = self._at_point, variance / level
+            points, share = bases.fields.input.grid.points(), variance / level
+            distance, nearest = torch.cdist(self._places, points).min(1)
+            here = distance < SAME_POINT * (points.amax(0) - points.amin(0)).max()
             off = share * (values - xi @ rows.T) / variance**0.5
-            off = off + (1 - share).clamp_min(0).sqrt() * left[:, self._nearest]
-            left[:, self._nearest[here]] = off[:, here].float()
+            off = off + (1 - share).clamp_min(0).sqrt() * left[:, nearest]
+            left[:, nearest[here]] = off[:, here].float()
             latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
         yield law.margins.field(latent)
 

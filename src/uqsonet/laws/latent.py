@@ -228,7 +228,8 @@ def fit_latent(
     inside : Tensor, shape (N, n), optional
         One where an input shows the field, by default everywhere.
     standard : bool
-        Whether `side` is brought to mean zero and variance one first, in each half of the inputs.
+        Whether `side` is values, which are brought to mean zero and variance one in each half of
+        the inputs. Of these a spectrum that is nearly as good as the best factor is taken.
     """
     points = domain.points()
     marks = _landmarks(points, LANDMARKS)
