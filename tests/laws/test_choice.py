@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import ndtr
 
 import uqsonet
 from tests.laws.conftest import (
@@ -77,6 +78,17 @@ def test_auto_finds_the_law(name):
             assert worse or row["outside"] > choice.MAX_OUTSIDE
     for m in COUNTS:
         assert found[name][f"crps_{m}"] < found["gaussian"][f"crps_{m}"]
+
+
+def test_values_at_points_show_what_coefficients_hide():
+    """A sum over many points is near normal, whatever the law of a single one is."""
+    z = gaussian_fields(np.random.default_rng(1), HELD + SIZE, kernel(0.05))
+    _, rows = chosen(-np.log1p(-ndtr(z)), modes=24)  # exponential
+    row = by_law(rows)["gaussian"]
+    assert row["values"] > 3 * choice.CHANCE_VALUES / SIZE**0.5
+    assert [one["law"] for one in rows if one["chosen"]] == ["copula"]
+    gaussian = choice.distance_of_values(torch.from_numpy(z))
+    assert gaussian < choice.CHANCE_VALUES / len(z) ** 0.5
 
 
 def test_a_law_whose_fields_leave_the_range_is_not_taken():

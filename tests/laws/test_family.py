@@ -88,6 +88,16 @@ def test_a_fitted_family_answers_as_the_true_law(model, count, limits):
         assert errors(single, count)[1] > 5 * found[1]
 
 
+@pytest.mark.parametrize("noise", [1e-4, 1e-3])
+def test_noise_of_the_runs_does_not_make_smooth_fields_look_rough(noise):
+    rng = np.random.default_rng(1)
+    kappa = length_fields(rng, 1500)
+    noisy = fitted(kappa + noise * rng.standard_normal(kappa.shape), 20)
+    for count, limits in ((1, (0.01, 0.01)), (3, (0.01, 0.015))):
+        found = errors(noisy, count)
+        assert found[0] < limits[0] and found[1] < limits[1]
+
+
 def test_weights_are_shares_of_few_members(model):
     law = model.law
     weights = law.clusters.log_weights.exp()

@@ -273,7 +273,8 @@ def test_few_runs_all_validate_once() -> None:
 
 def test_a_field_from_sensors_of_itself() -> None:
     a = smooth(150)
-    alone = uqsonet.fit(uqsonet.Runs({"a": a}), 0, sensors=[5], bar=False)
+    alone = uqsonet.fit(uqsonet.Runs({"a": a}), sensors=[5], bar=False)
+    assert {row["branch"] for row in alone.card["recipe"]["tried"]} == {"linear"}  # it is exact
     twice = uqsonet.fit(uqsonet.Runs({"a": a}, {"a": a}), 0, sensors=[5], bar=False)
     fresh = smooth(40, 7)
     one, two = (quiet(found, *read(fresh, 5)) for found in (alone, twice))

@@ -20,7 +20,7 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.layout import Layout
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import split_runs
-from uqsonet.runs.soundness import crashed_runs
+from uqsonet.runs.soundness import crashed_runs, without_rounding
 from uqsonet.show import terminal
 from uqsonet.show.explore import description
 
@@ -281,6 +281,23 @@ def test_crashed_runs_are_named_and_heavy_tails_are_not() -> None:
     assert np.flatnonzero(crashed_runs(FieldRuns.of(wrong))).tolist() == [7, 50, 120]
     assert not crashed_runs(FieldRuns.of(np.exp(3 * k))).any()
     assert not crashed_runs(FieldRuns.of(np.maximum(k - 1, 0))).any()  # rain: dry runs are runs
+
+
+def test_values_that_differ_by_rounding_alone_are_made_equal() -> None:
+    k, rng = waves(200, np.linspace(0, 1, 12)), np.random.default_rng(0)
+    eps = np.float32(1.2e-7) * rng.integers(-1, 2, k.shape).astype(np.float32)
+    classes = np.digitize(k, [-0.5, 0.5]).astype(np.float32) + 1
+    rain = np.maximum(k, 0)
+    drizzle = rain + 1e-17 * (rain == 0) * rng.integers(-1, 2, k.shape)
+    others = {"k": k, "decades": np.exp(6 * k), "exact": classes, "dry": rain}
+    others["shale and sand"] = np.where(k < 0, 1e-18 * np.exp(k), 1e-12)
+    rounded = {"classes": classes + eps, "rain": drizzle, "both": 1 - drizzle / rain.max()}
+    runs = without_rounding(uqsonet.Runs({**others, **rounded}, {"u": k}))
+    np.testing.assert_array_equal(runs.inputs["classes"].values, classes)
+    np.testing.assert_array_equal(runs.inputs["rain"].values, rain)
+    assert np.unique(runs.inputs["both"].values).size == np.unique(rain).size
+    for name, values in others.items():
+        np.testing.assert_array_equal(runs.inputs[name].values, values)
 
 
 def test_groups_and_copies_never_stand_on_both_sides() -> None:

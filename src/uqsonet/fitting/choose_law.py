@@ -1,11 +1,12 @@
 """Which law an input has: each is fitted, and scored on pairs that nothing was fitted to.
 
-`auto` keeps the Gaussian law where the coefficients of the training inputs are no farther from
-Gaussian than chance allows, inputs take more than a few values, and its fields stay within their
-range. Elsewhere laws are compared from the simplest on by the rule of `uqsonet.fitting.held_out`,
-their CRPS relative to the Gaussian law's at each number of sensors. Laws whose fields leave the
-range of the training inputs far more often than new inputs would take no part, unless all others
-score worse: inputs are not of this kind, even where the CRPS hardly differs.
+`auto` keeps the Gaussian law where coefficients and single values of the training inputs are no
+farther from Gaussian than chance allows, inputs take more than a few values, and its fields stay
+within their range. Elsewhere laws are compared from the simplest on by the rule of
+`uqsonet.fitting.held_out`, their CRPS relative to the Gaussian law's at each number of sensors.
+Laws whose fields leave the range of the training inputs far more often than new inputs would take
+no part, unless all others score worse: inputs are not of this kind, even where the CRPS hardly
+differs.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ CHANCE_DISTANCE = 1.73
 """Kolmogorov distance from Gaussian, times the root of the number of inputs, that 19 of 20 samples
 of Gaussian inputs stay below."""
 
+CHANCE_VALUES = 0.9
+"""The same of values at a point whose mean and variance are estimated (Lilliefors 1967, J. Am.
+Stat. Assoc. 62, 399)."""
+
+TESTED_POINTS = 200  # points whose values are compared with normal ones, at most
 MAX_OUTSIDE = 0.05  # accepted share of a law's fields that leave the range of the training inputs
 MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in standard errors
 
@@ -88,7 +94,8 @@ def equip(
         For each law that was fitted: `law`, `seconds` (to fit), `crps_<m>`, `held_50` and `held_90`
         (shares of the output inside bands), `above_best` and `standard_error` (relative), `outside`
         (share of its fields that leave the range of the training inputs), `distance` of the
-        coefficients from Gaussian and that which chance allows, `chosen`.
+        coefficients from Gaussian and that which chance allows, `values` (the same distance of
+        values at single points), `chosen`.
 
     Raises
     ------
@@ -99,13 +106,14 @@ def equip(
     held_out = held_pairs(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
-    chance = CHANCE_DISTANCE / math.sqrt(training.size)
+    chance, values = (one / math.sqrt(training.size) for one in (CHANCE_DISTANCE, CHANCE_VALUES))
+    apart = distance_of_values(sample.fields)
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
     limit = MAX_OUTSIDE + 4 / training.size
     names = NAMES if law == "auto" else (law,)
-    likely = law == "auto" and distance <= chance and classes_of(sample.fields) is None
-    if likely and _outside(model, None, sample, seed) <= limit:
-        names = ("gaussian",)
+    if law == "auto" and distance <= chance and apart <= values:
+        if classes_of(sample.fields) is None and _outside(model, None, sample, seed) <= limit:
+            names = ("gaussian",)
     rows: list[dict[str, Any]] = []
     laws: list[InputLaw | None] = []
     scores: list[Tensor] = []
@@ -133,12 +141,29 @@ def equip(
             row[f"held_{100 * level:.0f}"] = float(shares.mean())
         LOG.info("law %s: %s", name, ", ".join(f"{k} {v:.4g}" for k, v in row.items()))
         row |= {"outside": _outside(model, one, sample, seed), "distance": distance}
-        rows.append({"law": name, "seconds": seconds, **row, "chance": chance})
+        rows.append({"law": name, "seconds": seconds, **row, "chance": chance, "values": apart})
     if not rows:
         why = (InputLaw if law == "gaussian" else law_class(law)).misfit
         raise ConfigError(f"law {law!r} does not fit these inputs: {why}")
     model.use_law(laws[_simplest(scores, rows, limit)])
     return rows
+
+
+def distance_of_values(fields: Tensor) -> float:
+    """Return how far values of fields (N, n) at single points are from normal.
+
+    The Kolmogorov distance between values less their mean, over their standard deviation, and
+    standard normals, averaged over points.
+    """
+    size, n = fields.shape
+    values = fields[:, torch.linspace(0, n - 1, min(n, TESTED_POINTS)).long()].double()
+    spread = values.std(0)
+    free = spread > 1e-9 * values.abs().amax()
+    if not bool(free.any()):
+        return 0.0
+    z = ((values - values.mean(0)) / spread)[:, free].sort(0).values
+    share, steps = torch.special.ndtr(z), torch.arange(size + 1, dtype=z.dtype)[:, None] / size
+    return float(torch.maximum(steps[1:] - share, share - steps[:-1]).amax(0).mean())
 
 
 def held_pairs(

@@ -44,7 +44,7 @@ from uqsonet.fitting.choose_law import equip, refit, require_law
 from uqsonet.fitting.held_out import taken
 from uqsonet.fitting.validate import score
 from uqsonet.operator.baselines import Choice, Floor, Unread, kept_pairs
-from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
+from uqsonet.operator.closed_form import targets, unexplained, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.devices import require_device
 from uqsonet.operator.file import read_weights, write_weights
@@ -55,7 +55,7 @@ from uqsonet.operator.settings import MethodConfig, TrainingConfig
 from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, memory_text
-from uqsonet.runs.soundness import sound_split
+from uqsonet.runs.soundness import sound_split, without_rounding
 from uqsonet.show.terminal import never_silent
 
 LOG = logging.getLogger("uqsonet")
@@ -66,6 +66,7 @@ that the same call gives the same model on a slow machine."""
 
 MIN_RUNS = 8  # fewer runs are too few to learn an operator from
 MAX_ITERATIONS = 6000  # maximum number of iterations of one training
+MIN_LEFT = 1e-3  # perceptrons are tried if a linear operator leaves this share of outputs or more
 
 
 def fit(
@@ -130,6 +131,7 @@ def fit(
         folder = path_of(stack.enter_context(TemporaryDirectory()) if state is None else state)
         LOG.info("%s: %s", runs.name, memory_text(runs))
         runs, split = sound_split(runs, seed)
+        runs = without_rounding(runs)
         data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
         run = _Trainings(seed, folder, device, bar)
         best = _choose_perceptron(data, best, minutes, run, tried)
@@ -192,15 +194,19 @@ def _choose_perceptron(
     methods = _trainings(best.model.config, len(data.split.training), minutes)
     if not methods or len(best.models) > 1:
         return best
-    held_out = data.held_out()
     functions, held = data.part("training"), data.part("validation")
-    root = unexplained_root(best.model.bases, functions)
+    pairs, bases = targets(best.model.bases, held), best.model.bases
+    left = unexplained(pairs["a"], pairs["c"], bases.linear_weight)
+    if left.norm() < MIN_LEFT * pairs["c"].norm():
+        LOG.info("the operator is linear: no perceptron is tried")
+        return best
+    held_out, root = data.held_out(), unexplained_root(bases, functions)
 
     def crps(model: Any) -> dict[int, float]:
         scores = held_out.scores(model).mean(1).tolist()
         return dict(zip(held_out.sensors, scores, strict=True))
 
-    unread = crps(Unread.on(best.model.bases, root))
+    unread = crps(Unread.on(bases, root))
 
     def skills(model: Any) -> dict[str, float]:
         """Return by what share the CRPS is below that without sensors, by their number."""

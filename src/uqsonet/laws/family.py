@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -39,6 +39,9 @@ MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that count
 FAMILY_STEPS = 300  # steps of expectation maximisation
 MEAN_ROUNDS = 3  # times that the mean is estimated anew
 MEMBER_NUGGET = 0.01  # share of C / N added to each member: runs are of it, but for the last digits
+NOISE = (0.0, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+"""Noise of the runs to try, as a share of the fields' std: digits that a file keeps, what a solver
+tolerates. Beside it, smooth runs would look like rough ones."""
 NEAR_PAIRS = 2000  # pairs of near points that show how fast fields vary along each axis
 
 CORRELATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
@@ -100,15 +103,23 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     points = _alike_axes(_coordinates(domain), sample.fields, generator)
     order, rows = (torch.from_numpy(generator.permutation(n)) for n in (len(points), len(a)))
     coarse, fine = (_covariances(points, bases, order[:n]) for n in (COARSE_POINTS, FINE_POINTS))
-    factor, error = bases.input_factor.double(), 1 / len(a)
+    factor, to = bases.input_factor.double(), bases.from_fields()
     variance = factor.square().sum() / len(factor) + sample.remainder.square().mean()
     scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
     members = _lengths(points)
-    few = [coarse(member) for member in members]
-    weights, _, _ = _weighed(a[rows[:COARSE_INPUTS]], few, scales, error, 0)
-    members, scales = _refined(members, scales, weights)
+    few, some = [coarse(member) for member in members], a[rows[:COARSE_INPUTS]]
+    best, noise = None, torch.zeros_like(few[0])
+    for share in NOISE:  # more of it, while the runs become likelier
+        white = share**2 * variance * (to.T @ to)
+        found = _weighed(some, few, scales, white, len(a), 0)
+        if best and found.evidence <= best.evidence:
+            break
+        best, noise = found, white
+    assert best is not None
+    members, scales = _refined(members, scales, best.weights)
     covariances = [fine(member) for member in members]
-    weights, mean, uncertain = _weighed(a, covariances, scales, error, MEAN_ROUNDS)
+    final = _weighed(a, covariances, scales, noise, len(a), MEAN_ROUNDS)
+    weights, mean, uncertain = final.weights, final.mean, final.uncertain
 
     used, often = weights.sum(1) > MIN_WEIGHT, weights.sum(0) > MIN_WEIGHT
     weights, scales = weights[used][:, often].clamp_min(1e-12), scales[often]
@@ -200,26 +211,37 @@ def _closer(values: Tensor, step: float, most: int) -> Tensor:
     return torch.from_numpy(np.geomspace(low, high, count))
 
 
-def _weighed(
-    a: Tensor, covariances: list[Tensor], scales: Tensor, error: float, rounds: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the likeliest weights (C, J), the mean (r,), and its error's covariance (r, r).
+class _Weighed(NamedTuple):
+    """Weights of members, and what they share."""
 
-    `error` is the variance of the coefficients of the average: one over the number of runs.
+    weights: Tensor  # (C, J)
+    mean: Tensor  # (r,)
+    uncertain: Tensor  # (r, r), covariance of the mean's error and of the noise
+    evidence: float  # average log density of the runs
+
+
+def _weighed(
+    a: Tensor, covariances: list[Tensor], scales: Tensor, noise: Tensor, runs: int, rounds: int
+) -> _Weighed:
+    """Return the likeliest weights of members with this covariance (r, r) of noise.
+
+    The mean is at first the average of so many runs, whose coefficients have variance one.
     """
-    eye = torch.eye(a.shape[1], dtype=a.dtype)
-    mean, uncertain = torch.zeros_like(eye[0]), error * eye
-    size = len(covariances) * len(scales)
+    eye, error = torch.eye(a.shape[1], dtype=a.dtype), 1 / runs
+    mean, uncertain = torch.zeros_like(eye[0]), error * eye + noise
+    size, evidence = len(covariances) * len(scales), -math.inf
     weights = torch.full((size,), 1 / size, dtype=a.dtype)
     for number in range(rounds + 1):
         axes = [_principal(covariance, uncertain) for covariance in covariances]
         joint = torch.stack([_densities((a - mean) @ to, values, scales) for to, values in axes], 1)
         weights = _likeliest(joint.flatten(1), weights)
+        weighted = joint.flatten(1) + weights.clamp_min(1e-300).log()
+        shared = positive_root(uncertain).diagonal().log().sum()
+        evidence = float(weighted.logsumexp(1).mean() - shared)
         if number < rounds:
-            shares = (joint.flatten(1) + weights.clamp_min(1e-300).log()).softmax(1)
-            mean, uncertain = _mean(a, shares.view_as(joint), axes, scales)
-            uncertain = uncertain + MEMBER_NUGGET * error * eye
-    return weights.view(len(covariances), len(scales)), mean, uncertain
+            mean, uncertain = _mean(a, weighted.softmax(1).view_as(joint), axes, scales)
+            uncertain = uncertain + MEMBER_NUGGET * error * eye + noise
+    return _Weighed(weights.view(len(covariances), len(scales)), mean, uncertain, evidence)
 
 
 def _principal(covariance: Tensor, uncertain: Tensor) -> tuple[Tensor, Tensor]:

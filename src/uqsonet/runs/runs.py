@@ -291,21 +291,21 @@ def distinct(field: FieldRuns, most: int) -> int:
     return len(seen)
 
 
-def _some(values: np.ndarray) -> np.ndarray:
+def first_runs(values: np.ndarray) -> np.ndarray:
     """Return the first runs of (N, n), as many as say what the values are like."""
     return values[: max(20, MAX_LOOKED_AT // values.shape[1])]
 
 
 def _typical(values: np.ndarray) -> float:
     """Return the typical size of values that are not zero, the unit of ``asinh``."""
-    values = _some(values)
+    values = first_runs(values)
     size = np.abs(values[values != 0])
     return float(np.median(size)) / 0.6745 if size.size else 1.0
 
 
 def _ends_of(values: np.ndarray) -> tuple[float, float]:
     """Return the ends of the range of values (N, n), infinite where few values stand at one."""
-    values = _some(values)  # points where all runs are equal, as at boundaries, do not count
+    values = first_runs(values)  # points where all runs are equal, as at boundaries, do not count
     free = values[:, np.ptp(values, axis=0) > 0]
     if np.unique(free[:50]).size <= MAX_DISTINCT:
         return -math.inf, math.inf
@@ -320,7 +320,7 @@ def output_transforms(field: FieldRuns) -> list[str]:
         return [field.transform]
     if proposed_transform(field) == "log":
         return ["identity", "log"]
-    some = _some(field.values)
+    some = first_runs(field.values)
     values = some[:, np.ptp(some, axis=0) > 0].astype(np.float64)
     plain, changed = (_kurtosis(x) for x in (values, np.arcsinh(values / _typical(values))))
     return ["identity", "asinh"] if changed < plain > HEAVY else ["identity"]
@@ -341,7 +341,7 @@ def proposed_transform(field: FieldRuns) -> str:
 
     if field.transform is not None or not may_log(field):
         return field.transform or "identity"
-    values = _some(field.values).astype(np.float64).ravel()
+    values = first_runs(field.values).astype(np.float64).ravel()
     plain, logged = skew(values), skew(np.log(values))
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 

@@ -1,9 +1,11 @@
-"""Runs that are not what they seem: crashed ones, copies, snapshots of a few trajectories."""
+"""Runs that are not what they seem: crashed ones, snapshots of a few trajectories, rounding."""
 
 from __future__ import annotations
 
 import logging
 import warnings
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ import torch
 from uqsonet.errors import DataWarning
 from uqsonet.gauss.blocks import ArrayRows
 from uqsonet.runs.field_runs import FieldRuns, roughness
-from uqsonet.runs.runs import Runs, Split
+from uqsonet.runs.runs import MAX_DISTINCT, MIN_AT_END, Runs, Split, first_runs
 from uqsonet.runs.stored import row_blocks
 
 LOG = logging.getLogger("uqsonet")
@@ -21,6 +23,62 @@ MAX_CRASHED = 0.1  # share of runs that may have crashed: more of them are a law
 ALIKE = 0.5  # neighbours are alike below this mean squared difference (1: independent runs)
 COMPARED_POINTS = 2000  # number of points at which neighbouring runs are compared, at least
 SHOWN_RUNS = 10  # maximum number of runs that a warning lists
+
+LEVEL_ROUNDING, END_ROUNDING = 1e-6, 1e-12
+"""What counts as rounding: relative, in a field that takes few values; and as a share of the
+largest value, near zero or an end of the range of any field."""
+
+CLEAR = 1e6  # there are hardly any values up to so many times that from the end
+
+
+def without_rounding(runs: Runs) -> Runs:
+    """Return the runs, values that differ by rounding alone made equal: classes, dry points."""
+    found = copy(runs)
+    found.inputs = {name: _rounded(name, one) for name, one in runs.inputs.items()}
+    found.outputs = {name: _rounded(name, one) for name, one in runs.outputs.items()}
+    return found
+
+
+def _rounded(name: str, field: FieldRuns) -> FieldRuns:
+    """Return a field whose values near a level are at the level, where they are not yet."""
+    some = np.asarray(first_runs(field.values), dtype=np.float64)
+    least = END_ROUNDING * float(np.abs(some).max())
+    levels = _levels(some, least)
+    if not levels:
+        for end in (some.min(), some.max()):
+            off = np.abs(some - end)
+            at = some[off <= least]
+            alone = int((off <= CLEAR * least).sum()) < 1.1 * at.size
+            if alone and at.size > MIN_AT_END * some.size and np.ptp(at) > 0:
+                levels[_middle(at)] = least
+    if not levels:
+        return field
+    LOG.info("%s: values that differ from %s by rounding alone count as equal", name, [*levels])
+    values = np.array(field.values)
+    for level, width in levels.items():
+        values[np.abs(values - level) <= 2 * width] = level
+    return replace(field, values=values)
+
+
+def _levels(values: np.ndarray, least: float) -> dict[float, float]:
+    """Return levels of values that take few but for rounding, each with its width, else nothing."""
+    exact = np.unique(values)
+    width = np.maximum(LEVEL_ROUNDING * np.abs(exact), least)
+    gaps = np.flatnonzero(np.diff(exact) > width[1:]) + 1
+    if not 0 < len(gaps) < MAX_DISTINCT or len(exact) == len(gaps) + 1:
+        return {}
+    groups = [
+        (one[0], one[-1], wide.max())
+        for one, wide in zip(np.split(exact, gaps), np.split(width, gaps), strict=True)
+    ]
+    if any(high - low > 2 * wide for low, high, wide in groups):
+        return {}
+    return {_middle(values[(values >= low) & (values <= high)]): wide for low, high, wide in groups}
+
+
+def _middle(values: np.ndarray) -> float:
+    """Return the median, one of the values."""
+    return float(np.sort(values)[values.size // 2])
 
 
 def sound_split(runs: Runs, seed: int) -> tuple[Runs, Split]:
