@@ -14,6 +14,7 @@ from tests.laws.conftest import (
     kernel,
     length_fields,
     model_of,
+    points,
     two_values,
 )
 from uqsonet.fields.field import Field
@@ -121,16 +122,33 @@ def test_the_mean_is_nearer_than_the_average(model):
 def test_covariances_of_members_are_those_of_their_kernels():
     kappa = gaussian_fields(np.random.default_rng(2), 300, kernel(0.15))
     bases = model_of(kappa, 12).bases
-    to, x = bases.from_fields(), SMALL.points()
-    whole = family._covariances(x, bases, torch.arange(24))
+    to, x, even = bases.from_fields(), SMALL.points(), torch.ones(24).double()
+    whole = family._covariances(x, even, bases, torch.arange(24))
     rough = torch.exp(-(x - x.T).abs() / 0.2)
     for member, true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
         wanted = to.T @ true @ to
         assert torch.allclose(whole(member), wanted, atol=1e-9 * float(wanted.amax()))
     few = model_of(kappa, 6).bases
-    all_points, half = (family._covariances(x, few, rows) for rows in (torch.arange(24), HALF))
+    every = torch.arange(24)
+    all_points, half = (family._covariances(x, even, few, rows) for rows in (every, HALF))
     off = half((0, 0.6)) - all_points((0, 0.6))
     assert float(off.abs().amax()) < 0.05 * float(all_points((0, 0.6)).amax())
+
+
+def test_a_variance_that_is_not_the_same_everywhere_is_part_of_the_family():
+    """Fields that grow along x: given sensors, they are the known law of the others, times that."""
+    wide = 1 + 2 * points()
+    wide = wide / np.sqrt((wide**2).mean())
+    kappa = length_fields(np.random.default_rng(1), 1500) - MEANS[0]
+    trend = family._trend(SMALL.points(), torch.from_numpy(kappa * wide))
+    np.testing.assert_allclose(trend, wide, rtol=0.05)
+    law = fitted(kappa * wide, 20)
+    factor, at = law.bases.input_factor.double(), [3, 11, 20]
+    off = length_fields(np.random.default_rng(6), 1)[0] - MEANS[0]
+    posterior = law.input_posterior(SMALL.points()[at], torch.from_numpy((off * wide)[at]))
+    found = posterior.linear_moments(factor)[1][0].diagonal().sqrt().numpy()
+    true = exact(at, (off + MEANS[0])[at])[1] * wide
+    assert np.linalg.norm(found - true) < 0.05 * np.linalg.norm(true)
 
 
 def test_axes_are_made_alike():

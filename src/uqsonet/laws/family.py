@@ -33,6 +33,7 @@ COARSE_INPUTS = 2000  # training inputs that show which kernels and lengths occu
 COARSE_POINTS = 512  # points of them, at most
 COARSE_LENGTHS = 24  # lengths of each kernel then
 FINE_POINTS = 2048  # points on which the covariances of members are summed, at most
+TREND = 4  # degree of the polynomial in each coordinate that a variance follows
 MEMBERS, SCALES = 96, 16  # kernels of one length, and scales, before rare ones are left out
 MIN_RATIO = 1.03  # minimum ratio of neighbouring lengths, and of scales
 MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that counts as occurring
@@ -102,21 +103,25 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     domain = bases.fields.input.grid
     points = _alike_axes(_coordinates(domain), sample.fields, generator)
     order, rows = (torch.from_numpy(generator.permutation(n)) for n in (len(points), len(a)))
-    coarse, fine = (_covariances(points, bases, order[:n]) for n in (COARSE_POINTS, FINE_POINTS))
     factor, to = bases.input_factor.double(), bases.from_fields()
     variance = factor.square().sum() / len(factor) + sample.remainder.square().mean()
     scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
-    members = _lengths(points)
-    few, some = [coarse(member) for member in members], a[rows[:COARSE_INPUTS]]
-    best, noise = None, torch.zeros_like(few[0])
-    for share in NOISE:  # more of it, while the runs become likelier
-        white = share**2 * variance * (to.T @ to)
-        found = _weighed(some, few, scales, white, len(a), 0)
-        if best and found.evidence <= best.evidence:
-            break
-        best, noise = found, white
+    members, some = _lengths(points), a[rows[:COARSE_INPUTS]]
+    best, noise, trend = None, torch.zeros_like(to.T @ to), torch.ones(len(points)).double()
+    for shape in (trend, _trend(points, sample.fields)):
+        coarse = _covariances(points, shape, bases, order[:COARSE_POINTS])
+        few, before = [coarse(member) for member in members], -math.inf
+        for share in NOISE:  # more of it, while the runs become likelier
+            white = share**2 * variance * (to.T @ to)
+            found = _weighed(some, few, scales, white, len(a), 0)
+            if found.evidence <= before:
+                break
+            before = found.evidence
+            if best is None or found.evidence > best.evidence:
+                best, noise, trend = found, white, shape
     assert best is not None
     members, scales = _refined(members, scales, best.weights)
+    fine = _covariances(points, trend, bases, order[:FINE_POINTS])
     covariances = [fine(member) for member in members]
     final = _weighed(a, covariances, scales, noise, len(a), MEAN_ROUNDS)
     weights, mean, uncertain = final.weights, final.mean, final.uncertain
@@ -164,18 +169,34 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
     return points * (rate / rate.amax()).clamp_min(1e-4).sqrt()
 
 
+def _trend(points: Tensor, fields: Tensor) -> Tensor:
+    """Return a smooth standard deviation (n,) of fields (N, n), its mean square one.
+
+    Its logarithm is a polynomial in each coordinate of the points (n, d), by least squares.
+    """
+    low, high = points.amin(0), points.amax(0)
+    along = (2 * points - low - high) / (high - low).clamp_min(1e-12)
+    powers = [torch.ones_like(along[:, :1]), *(along**k for k in range(1, TREND + 1))]
+    basis = torch.cat(powers, 1)
+    std = fields.std(0).double()
+    level = std.clamp_min(1e-3 * std.amax().clamp_min(1e-300)).log()
+    std = (basis @ torch.linalg.lstsq(basis, level[:, None]).solution[:, 0]).exp()
+    return std / std.square().mean().sqrt()
+
+
 def _covariances(
-    points: Tensor, bases: KarhunenLoeveBases, chosen: Tensor
+    points: Tensor, trend: Tensor, bases: KarhunenLoeveBases, chosen: Tensor
 ) -> Callable[[Member], Tensor]:
     """Return what gives the covariance (r, r) of coefficients of a member of variance one.
 
-    It is projected from some of the points (n, d) by least squares, or from all.
+    The trend (n,) is the standard deviation at the points (n, d). It is projected from some of
+    them by least squares, or from all.
     """
     to = bases.from_fields()
     if len(chosen) < len(points):
         to = torch.linalg.pinv(bases.input_factor[chosen].double()).T
-        points = points[chosen]
-    apart = torch.cdist(points, points)
+        points, trend = points[chosen], trend[chosen]
+    apart, to = torch.cdist(points, points), trend[:, None] * to
 
     def covariance(member: Member) -> Tensor:
         total = to.T @ (CORRELATIONS[member[0]](apart / member[1]) @ to)
