@@ -9,7 +9,11 @@ maximisation). The law is then conditioned as any mixture of Gaussian laws.
 All members share one mean. The average of N runs has an error of covariance C / N that is as rough
 as the roughest run, beside which smooth runs are no longer smooth. So the error of the mean is part
 of each member's covariance, and the mean is estimated anew by generalised least squares, in which
-smooth runs count for more: that leaves an error far below C / N.
+smooth runs count for more: that leaves an error far below C / N. White noise of the runs, such as
+rounding in their file, would hide how smooth they are in the same way, and is estimated, too.
+
+The variance is the same everywhere, or follows polynomials in the coordinates (`_trend`), whichever
+makes the runs likelier.
 """
 
 from __future__ import annotations
