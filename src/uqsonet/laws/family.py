@@ -44,7 +44,7 @@ MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that count
 FAMILY_STEPS = 300  # steps of expectation maximisation
 MEAN_ROUNDS = 3  # times that the mean is estimated anew
 MEMBER_NUGGET = 0.01  # share of C / N added to each member: runs are of it, but for the last digits
-NOISE = (0.0, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+NOISE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 """Noise of the runs to try, as a share of the fields' std: digits that a file keeps, what a solver
 tolerates. Beside it, smooth runs would look like rough ones."""
 NEAR_PAIRS = 2000  # pairs of near points that show how fast fields vary along each axis
@@ -111,22 +111,30 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     variance = factor.square().sum() / len(factor) + sample.remainder.square().mean()
     scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
     members, some = _lengths(points), a[rows[:COARSE_INPUTS]]
-    best, noise, trend = None, torch.zeros_like(to.T @ to), torch.ones(len(points)).double()
+    whites = [share**2 * variance * (to.T @ to) for share in NOISE]
+    best, trend = None, torch.ones(len(points), dtype=torch.float64)
+    # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978).
+    cost = TREND * points.shape[1] * math.log(len(some)) / (2 * len(some))
     for shape in (trend, _trend(points, sample.fields)):
         coarse = _covariances(points, shape, bases, order[:COARSE_POINTS])
         few, before = [coarse(member) for member in members], -math.inf
-        for share in NOISE:  # more of it, while the runs become likelier
-            white = share**2 * variance * (to.T @ to)
+        for white in whites:  # more of it, while the runs become likelier
             found = _weighed(some, few, scales, white, len(a), 0)
             if found.evidence <= before:
                 break
             before = found.evidence
-            if best is None or found.evidence > best.evidence:
-                best, noise, trend = found, white, shape
+            if best is None or found.evidence > best.evidence + (cost if trend is not shape else 0):
+                best, trend = found, shape
     assert best is not None
     members, scales = _refined(members, scales, best.weights)
     fine = _covariances(points, trend, bases, order[:FINE_POINTS])
     covariances = [fine(member) for member in members]
+    best, noise = None, whites[0]
+    for white in whites:  # anew: gaps between coarse lengths, and the average, look like noise
+        found = _weighed(some, covariances, scales, white, len(a), MEAN_ROUNDS)
+        if best and found.evidence <= best.evidence:
+            break
+        best, noise = found, white
     final = _weighed(a, covariances, scales, noise, len(a), MEAN_ROUNDS)
     weights, mean, uncertain = final.weights, final.mean, final.uncertain
 
