@@ -201,8 +201,8 @@ def _covariances(
 ) -> Callable[[Member], Tensor]:
     """Return what gives the covariance (r, r) of coefficients of a member of variance one.
 
-    The trend (n,) is the standard deviation at the points (n, d). It is projected from some of
-    them by least squares, or from all.
+    The trend (n,) is the standard deviation at the points (n, d). The covariance is projected from
+    the chosen points by least squares, or from all.
     """
     to = bases.from_fields()
     if len(chosen) < len(points):
