@@ -114,8 +114,30 @@ def test_bands_decide_between_laws_of_the_same_crps(held, taken):
     half, simple, other = (torch.full((2, 400), level) + share for level in (0.5, held, 0.9))
     scores = [torch.stack([crps, half, simple]), torch.stack([crps, half, other])]
     rows: list[dict[str, Any]] = [{"outside": 0.0}, {"outside": 0.0}]
-    assert choice._simplest(scores, rows, 0.05) == taken
+    assert choice._simplest(scores, rows, 0.05, [False, False], 1.0) == taken
     assert [row["chosen"] for row in rows] == [taken == 0, taken == 1]
+
+
+@pytest.mark.parametrize(("excess", "taken"), [(0.0, 1), (0.05, 0)])
+def test_a_law_with_the_values_of_the_inputs_is_taken_unless_its_crps_is_higher(excess, taken):
+    """The CRPS hardly shows a skewed value; a law that cannot have it is wrong nevertheless."""
+    crps = 1 + 0.1 * torch.randn(2, 400, generator=torch.Generator().manual_seed(0))
+    bands = [torch.full((2, 400), level) for level in choice.LEVELS]
+    noise = 0.05 * torch.randn(2, 400, generator=torch.Generator().manual_seed(1))
+    scores = [torch.stack([one, *bands]) for one in (crps, crps + noise + excess)]
+    rows: list[dict[str, Any]] = [{"outside": 0.0}, {"outside": 0.0}]
+    assert choice._simplest(scores, rows, 0.05, [False, True], 1.0) == taken
+
+
+def test_answers_that_are_as_good_as_exact_decide_nothing():
+    """Under a smooth law many sensors know the field: which law knows it better is rounding."""
+    usual = torch.tensor([[0.5], [1e-5]]).expand(2, 400)
+    noise = 1e-3 * torch.randn(2, 400, generator=torch.Generator().manual_seed(0)).abs()
+    bands = [torch.full((2, 400), level) for level in choice.LEVELS]
+    better = torch.tensor([[0.9], [2.0]]) * usual
+    scores = [torch.stack([one + one * noise, *bands]).double() for one in (usual, better)]
+    rows: list[dict[str, Any]] = [{"outside": 0.0}, {"outside": 0.0}]
+    assert choice._simplest(scores, rows, 0.05, [False, False], 1.0) == 1
 
 
 def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch):

@@ -1,5 +1,7 @@
 """A Gaussian field behind values of any law: margins, atoms, and the posterior against sampling."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,12 @@ def capped(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 KINDS = {"rain": rain_fields, "capped": capped}
+
+
+def gaussian_given(covariance: Tensor, places: Tensor) -> Tensor:
+    """Return the covariance (n, n) of a Gaussian field that is known at some places."""
+    cross = covariance[places]
+    return covariance - cross.T @ torch.linalg.solve(cross[:, places], cross)
 
 
 def fitted(kappa: np.ndarray) -> KarhunenLoeveModel:
@@ -183,6 +191,30 @@ def test_only_stationary_fields_have_a_spectrum(warped):
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(64, 2)
     found = censored.stationary_spectrum(Grid((0.0,), (1.0,), (64,)), scores, cuts)
     assert (found is None) == warped
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_a_spectrum_knows_how_far_fields_are_known_between_sensors(smooth):
+    """That is how rough they are: correlations of pairs hardly tell it, the likelihood does."""
+    grid = Grid((0.0,), (1.0,), (96,))
+    x = grid.points()
+    lag = (x - x.T).abs() / 0.2
+    matern = (1 + math.sqrt(3) * lag) * torch.exp(-math.sqrt(3) * lag)
+    truth = torch.exp(-lag.square()) if smooth else matern
+    fields = np.exp(gaussian_fields(np.random.default_rng(8), 700, truth.numpy()))
+    margins = fit_margins(torch.from_numpy(fields).float())
+    scores = margins.latent(torch.from_numpy(fields).T)[0].T.float()
+    found = censored.stationary_spectrum(grid, scores, margins.cuts)
+    assert found is not None
+    places = torch.arange(6, 96, 12)
+
+    def spread(covariance: Tensor) -> float:
+        """Return the std that sensors at some places leave of the field elsewhere, on average."""
+        left = gaussian_given(covariance + 1e-6 * torch.eye(96), places)
+        return float(left.diagonal().clamp_min(0).sqrt().mean())
+
+    rows = found.rows(grid, x)
+    assert spread(rows @ rows.T) == pytest.approx(spread(truth), rel=0.15 if smooth else 0.03)
 
 
 def test_what_the_law_cannot_have_is_improbable(models):

@@ -6,7 +6,8 @@ within their range. Elsewhere laws are compared from the simplest on by the rule
 `uqsonet.fitting.held_out`, their CRPS relative to the Gaussian law's at each number of sensors.
 Laws whose fields leave the range of the training inputs far more often than new inputs would take
 no part, unless all others score worse: inputs are not of this kind, even where the CRPS hardly
-differs.
+differs. For the same reason a law whose single values have the inputs' distribution is taken where
+normal ones do not have it, unless its CRPS is higher by more than chance.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,6 +53,7 @@ Stat. Assoc. 62, 399)."""
 
 TESTED_POINTS = 200  # points whose values are compared with normal ones, at most
 MAX_OUTSIDE = 0.05  # accepted share of a law's fields that leave the range of the training inputs
+EXACT = 0.02  # CRPS, relative to that without sensors, of answers that are as good as exact
 MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in standard errors
 
 
@@ -106,12 +108,13 @@ def equip(
     held_out = held_pairs(held, noise_std, layouts, seed)
     sample = input_sample(model, training)
     distance = distance_from_gaussian(sample.coefficients)
-    chance, values = (one / math.sqrt(training.size) for one in (CHANCE_DISTANCE, CHANCE_VALUES))
+    chance = CHANCE_DISTANCE / math.sqrt(training.size)
     apart = distance_of_values(sample.fields)
+    normal = apart <= CHANCE_VALUES / math.sqrt(training.size)
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
     limit = MAX_OUTSIDE + 4 / training.size
     names = NAMES if law == "auto" else (law,)
-    if law == "auto" and distance <= chance and apart <= values:
+    if law == "auto" and distance <= chance and normal:
         if classes_of(sample.fields) is None and _outside(model, None, sample, seed) <= limit:
             names = ("gaussian",)
     rows: list[dict[str, Any]] = []
@@ -145,7 +148,8 @@ def equip(
     if not rows:
         why = (InputLaw if law == "gaussian" else law_class(law)).misfit
         raise ConfigError(f"law {law!r} does not fit these inputs: {why}")
-    model.use_law(laws[_simplest(scores, rows, limit)])
+    suited = [not normal and one is not None and one.whole for one in laws]
+    model.use_law(laws[_simplest(scores, rows, limit, suited, held_out.usual()[0])])
     return rows
 
 
@@ -247,12 +251,17 @@ def _outside(
     return 1 - float(inside.float().mean())
 
 
-def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], limit: float) -> int:
+def _simplest(
+    scores: list[Tensor], rows: list[dict[str, Any]], limit: float, suited: Sequence[bool],
+    usual: float,
+) -> int:  # fmt: skip
     """Return which law is taken, and note in the rows why.
 
-    `limit` is how much of a law's fields may leave the range of the inputs.
+    `limit` is how much of a law's fields may leave the range of the inputs, `suited` says whether
+    single values have the inputs' distribution under a law alone, and `usual` is the CRPS without
+    sensors.
     """
-    base = scores[0][0].mean(1, keepdim=True)
+    base = scores[0][0].mean(1, keepdim=True) + EXACT * usual
     every = [torch.cat([one[:1] / base, one[1:]]).mean(1) for one in scores]
     best = min(every, key=lambda one: float(one[0].mean()))
     for one, row in zip(every, rows, strict=True):
@@ -266,6 +275,9 @@ def _simplest(scores: list[Tensor], rows: list[dict[str, Any]], limit: float) ->
     chosen = possible[number]
     if within and preferable(best, every[chosen], MAX_EXCESS) == "crps":
         chosen = next(k for k, row in enumerate(rows) if row["above_best"] == 0)
+    for number in possible:
+        if suited[number] and not preferable(every[chosen], every[number], MAX_EXCESS):
+            chosen = number
     for number, row in enumerate(rows):
         row["chosen"] = number == chosen
     return chosen

@@ -21,7 +21,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.laws.class_rules import bivariate_normal
-from uqsonet.laws.latent import LowRank, Spectrum, farthest_points, fit_latent, unit
+from uqsonet.laws.latent import LowRank, Spectrum, farthest_points, fit_latent, likeliest, unit
 from uqsonet.laws.truncated import Walls
 
 MAX_COMPLETED_POINTS = 500  # of a field; the factor is interpolated to others
@@ -78,7 +78,9 @@ def stationary_spectrum(domain: Domain, scores: Tensor, cuts: Tensor) -> Spectru
         return None
     clipped = ClippedNormals(cuts)
     field = fit_latent(domain, scores, clipped.level, clipped.correlation, standard=True)
-    return field if isinstance(field, Spectrum) else None
+    if not isinstance(field, Spectrum):
+        return None
+    return field if bool((cuts.abs() < NO_CUT).any()) else likeliest(field, scores)
 
 
 class ClippedNormals:

@@ -201,7 +201,7 @@ class CopulaLaw(SeparateLaw):
         scores = margins.latent(fields.double().T)[0].T.float()
         grid = sample.bases.fields.input.grid
         if (spectrum := stationary_spectrum(grid, scores, margins.cuts)) is not None:
-            return [cls(margins, spectrum, spectrum.remainder)]
+            return [cls(margins, spectrum, spectrum.finer.sqrt())]
         if bool(margins.atoms.any()):
             fitted = censored_field(grid, scores, margins.cuts)
             return [] if fitted is None else [cls(margins, *fitted)]

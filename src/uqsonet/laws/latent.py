@@ -44,7 +44,8 @@ MIN_POINTS = 8  # along each axis of the grid of a spectrum
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
 """Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""
 
-NEARLY = 1.05  # misfit of a spectrum of values, over the best factor's, up to which it is taken
+NEARLY = 1.2  # misfit of a spectrum of values, over the best factor's, up to which it is taken
+LIKELIHOOD_NOISE = 0.01  # variance added to fields of variance one, of which a likelihood is taken
 SPECTRUM_STEPS = 60  # iterations of the optimiser of a spectrum's parameters, at most
 
 
@@ -117,10 +118,10 @@ class Spectrum:
         return self._variance(self.count).sqrt()
 
     @property
-    def remainder(self) -> Tensor:
-        """Standard deviation of finer cosines, relative to the field's."""
-        finer = self._variance([2 * count for count in self.count]).sum()
-        return (1 - self.std.square().sum() / finer).clamp_min(0).sqrt()
+    def finer(self) -> Tensor:
+        """Share of the variance that finer cosines have."""
+        whole = self._variance([2 * count for count in self.count]).sum()
+        return (1 - self.std.square().sum() / whole).clamp_min(0)
 
     def _variance(self, counts: list[int]) -> Tensor:
         exponent, constant, wider, *lengths = self.values
@@ -376,23 +377,63 @@ def _fitted_spectrum(
     weight = 1 / (share * (1 - share))
     weight = weight * (1 - torch.eye(len(weight), dtype=weight.dtype))
     weight = weight / weight.sum()
-    half = grid.dim / 2  # exponents from here on have a finite variance
-
-    ranges = torch.tensor([EXPONENT, CONSTANT, *[LENGTH] * grid.dim], dtype=torch.float64).log()
-
-    def field(raw: Tensor) -> Spectrum:
-        """Return the spectrum of unbounded parameters."""
-        values = torch.lerp(ranges[:, 0], ranges[:, 1], raw.sigmoid()).exp()
-        head = torch.stack([half + values[0], values[1], values.new_tensor(wider)])
-        return Spectrum(grid, torch.cat([head, values[2:]]), separable)
 
     def misfit(raw: Tensor) -> Tensor:
         """Return the weighted squared distance of the spectrum's angles from the target's."""
-        rows = field(raw).rows(grid, points)
+        rows = _spectrum(grid, raw, wider, separable).rows(grid, points)
         correlations = (rows @ rows.T).clamp(-1 + 1e-9, 1 - 1e-9)
         return (weight * (correlations.asin() - angles).square()).sum()
 
-    raw = torch.zeros(len(ranges), dtype=torch.float64, requires_grad=True)
+    raw = _least(misfit, torch.zeros(2 + grid.dim, dtype=torch.float64))
+    return _spectrum(grid, raw, wider, separable)
+
+
+def likeliest(field: Spectrum, fields: Tensor) -> Spectrum:
+    """Return the spectrum under which fields (N, n) are likeliest, from a first guess on.
+
+    Pairs of points hardly tell how rough fields are, on which the answer between sensors depends.
+    Noise is added to fields and spectrum, so that directions of less variance, which are errors of
+    the margins, do not count.
+    """
+    grid, points, wider = field.grid, field.grid.points(), float(field.values[2])
+    places = _near(points, _landmarks(points, SPREAD))
+    seen = _standard(fields[:, places].double())
+    noise = LIKELIHOOD_NOISE * torch.eye(len(places), dtype=torch.float64)
+    target = seen.T @ seen / len(seen) + noise
+
+    def misfit(raw: Tensor) -> Tensor:
+        """Return minus twice the log likelihood of a field at a point, up to a constant."""
+        one = _spectrum(grid, raw, wider, field.separable)
+        rows, finer = one.rows(grid, points[places]), one.finer
+        covariance = (1 - finer) * rows @ rows.T + noise
+        root = torch.linalg.cholesky(covariance + finer * torch.eye(len(places)))
+        inverse = torch.cholesky_inverse(root)
+        return (2 * root.diagonal().log().sum() + (inverse * target).sum()) / len(places)
+
+    guess = torch.cat([field.values[:1] - grid.dim / 2, field.values[1:2], field.values[3:]])
+    low, high = _ranges(grid)
+    start = ((guess.log() - low) / (high - low)).logit(1e-6)
+    return _spectrum(grid, _least(misfit, start), wider, field.separable)
+
+
+def _ranges(grid: Grid) -> Tensor:
+    """Return the logarithms of the least and the largest parameters of a spectrum, (2, 2 + d)."""
+    ranges = [EXPONENT, CONSTANT, *[LENGTH] * grid.dim]
+    return torch.tensor(ranges, dtype=torch.float64).log().T
+
+
+def _spectrum(grid: Grid, raw: Tensor, wider: float, separable: bool) -> Spectrum:
+    """Return the spectrum of unbounded parameters (2 + d,)."""
+    low, high = _ranges(grid)
+    values = torch.lerp(low, high, raw.sigmoid()).exp()
+    exponent = grid.dim / 2 + values[0]  # from here on variances are finite
+    head = torch.stack([exponent, values[1], values.new_tensor(wider)])
+    return Spectrum(grid, torch.cat([head, values[2:]]), separable)
+
+
+def _least(misfit: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Return the parameters of least misfit, by a quasi-Newton method."""
+    raw = start.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([raw], max_iter=SPECTRUM_STEPS, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
@@ -403,4 +444,4 @@ def _fitted_spectrum(
         return value
 
     optimiser.step(closure)
-    return field(raw.detach())
+    return raw.detach()
