@@ -201,7 +201,7 @@ def test_a_spectrum_knows_how_far_fields_are_known_between_sensors(smooth):
     lag = (x - x.T).abs() / 0.2
     matern = (1 + math.sqrt(3) * lag) * torch.exp(-math.sqrt(3) * lag)
     truth = torch.exp(-lag.square()) if smooth else matern
-    fields = np.exp(gaussian_fields(np.random.default_rng(8), 700, truth.numpy()))
+    fields = np.exp(gaussian_fields(np.random.default_rng(8), 2000, truth.numpy()))
     margins = fit_margins(torch.from_numpy(fields).float())
     scores = margins.latent(torch.from_numpy(fields).T)[0].T.float()
     found = censored.stationary_spectrum(grid, scores, margins.cuts)

@@ -1,5 +1,7 @@
 """A family of kernels: fields whose length differs from run to run."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -37,15 +39,15 @@ def fitted(kappa: np.ndarray, modes: int) -> KarhunenLoeveModel:
     return model
 
 
-def exact(at: list[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and std of the true law of `length_fields` given values at points."""
+def given(
+    covariances: Sequence[np.ndarray], at: list[int], off: np.ndarray, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and std of Gaussian laws of mean zero, equally often, given values at points."""
     means, variances, evidence = [], [], []
-    for length in LENGTHS:
-        whole = kernel(length, 0.5)
-        seen = whole[np.ix_(at, at)] + 1e-4 * np.eye(len(at))
+    for whole in covariances:
+        seen = whole[np.ix_(at, at)] + noise * np.eye(len(at))
         gain = np.linalg.solve(seen, whole[at]).T
-        off = values - MEANS[0][at]
-        means.append(MEANS[0] + gain @ off)
+        means.append(gain @ off)
         variances.append(np.diag(whole) - (gain * whole[:, at]).sum(1))
         evidence.append(-0.5 * (off @ np.linalg.solve(seen, off) + np.linalg.slogdet(seen)[1]))
     weights = np.exp(np.array(evidence) - max(evidence))
@@ -53,6 +55,13 @@ def exact(at: list[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = weights @ np.array(means)
     second = weights @ (np.array(variances) + np.array(means) ** 2)
     return mean, np.sqrt(second - mean**2)
+
+
+def exact(at: list[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and std of the true law of `length_fields` given values at points."""
+    every = [kernel(length, 0.5) for length in LENGTHS]
+    mean, std = given(every, at, values - MEANS[0][at], 1e-4)
+    return MEANS[0] + mean, std
 
 
 def errors(model: KarhunenLoeveModel, count: int) -> tuple[float, float]:
@@ -125,14 +134,15 @@ def test_covariances_of_members_are_those_of_their_kernels():
     to, x, even = bases.from_fields(), SMALL.points(), torch.ones(24).double()
     whole = family._covariances(x, even, bases, torch.arange(24))
     rough = torch.exp(-(x - x.T).abs() / 0.2)
-    for member, true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
-        wanted = to.T @ true @ to
+    for (number, length), true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
+        wanted, member = to.T @ true @ to, family.Member(number, (length,))
         assert torch.allclose(whole(member), wanted, atol=1e-9 * float(wanted.amax()))
     few = model_of(kappa, 6).bases
     every = torch.arange(24)
     all_points, half = (family._covariances(x, even, few, rows) for rows in (every, HALF))
-    off = half((0, 0.6)) - all_points((0, 0.6))
-    assert float(off.abs().amax()) < 0.05 * float(all_points((0, 0.6)).amax())
+    smooth = family.Member(0, (0.6,))
+    off = half(smooth) - all_points(smooth)
+    assert float(off.abs().amax()) < 0.05 * float(all_points(smooth).amax())
 
 
 def test_a_variance_that_is_not_the_same_everywhere_is_part_of_the_family():
@@ -149,6 +159,32 @@ def test_a_variance_that_is_not_the_same_everywhere_is_part_of_the_family():
     found = posterior.linear_moments(factor)[1][0].diagonal().sqrt().numpy()
     true = exact(at, (off + MEANS[0])[at])[1] * wide
     assert np.linalg.norm(found - true) < 0.05 * np.linalg.norm(true)
+
+
+@pytest.mark.parametrize("angle", [0.0, np.pi / 4])
+def test_fields_that_are_long_along_one_axis_or_another_are_told_apart(angle):
+    """Half of the runs are long along an axis, half across: sensors tell which of them it is."""
+    grid = Grid((0.0, 0.0), (1.0, 1.0), (10, 10))
+    x = grid.points().numpy() @ [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    covariances = []
+    for lengths in ((0.2, 0.8), (0.8, 0.2)):
+        lag = (x[:, None] - x) / lengths
+        covariances.append(np.exp(-np.square(lag).sum(-1)) + 1e-8 * np.eye(100))
+    rng = np.random.default_rng(9)
+    kappa = np.concatenate([gaussian_fields(rng, 400, one) for one in covariances])
+    model = model_of(kappa, 40, grid)
+    (law,) = FamilyLaw.fit(input_sample(model, functions_of(kappa, grid)), 0)
+    model.use_law(law)
+    at, factor = [22, 27, 55, 72, 77], model.bases.input_factor.double()
+    for one in covariances:
+        values = gaussian_fields(rng, 1, one)[0, at]
+        mean, std = given(covariances, at, values, 1e-8)
+        posterior = model.input_posterior(grid.points()[at], torch.from_numpy(values))
+        found, covariance = posterior.linear_moments(factor)
+        off = found[0].numpy() + model.bases.input_mean.numpy() - mean
+        assert np.linalg.norm(off) < 0.1 * np.linalg.norm(mean)
+        off = covariance[0].diagonal().sqrt().numpy() - std
+        assert np.linalg.norm(off) < 0.1 * np.linalg.norm(std)
 
 
 def test_axes_are_made_alike():

@@ -13,11 +13,13 @@ smooth runs count for more: that leaves an error far below C / N. White noise of
 rounding in their file, would hide how smooth they are in the same way, and is estimated, too.
 
 The variance is the same everywhere, or follows polynomials in the coordinates (`_trend`), whichever
-makes the runs likelier.
+makes the runs likelier. In the plane, members of one length give way to members with a length along
+each of two axes (`_pairs`) on the same condition.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Self
@@ -57,7 +59,18 @@ CORRELATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 """Squared exponential; Matern 1/2, 3/2 and 5/2."""
 
-Member = tuple[int, float]  # number of the kernel, and its length
+PAIR_LENGTHS = 9  # lengths along each of two axes, of which all pairs are tried at first
+HALVINGS = 2  # times that their distance is halved
+MIN_KERNEL = 0.05  # weight of a kernel with which they are
+TURNS = 0.0, math.pi / 4  # angles of these axes
+
+
+class Member(NamedTuple):
+    """A kernel of one length, or of a length along each of two axes, which may be turned."""
+
+    kernel: int  # number of its correlation
+    lengths: tuple[float, ...]
+    angle: float = 0.0
 
 
 class FamilyLaw(MixtureLaw):
@@ -112,9 +125,10 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
     members, some = _lengths(points), a[rows[:COARSE_INPUTS]]
     whites = [share**2 * variance * (to.T @ to) for share in NOISE]
-    best, trend = None, torch.ones(len(points), dtype=torch.float64)
-    # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978).
-    cost = TREND * points.shape[1] * math.log(len(some)) / (2 * len(some))
+    best, trend, noise = None, torch.ones(len(points), dtype=torch.float64), whites[0]
+    # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978), and so have members.
+    price = math.log(len(some)) / (2 * len(some))
+    cost = TREND * points.shape[1] * price
     for shape in (trend, _trend(points, sample.fields)):
         coarse = _covariances(points, shape, bases, order[:COARSE_POINTS])
         few, before = [coarse(member) for member in members], -math.inf
@@ -124,8 +138,18 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
                 break
             before = found.evidence
             if best is None or found.evidence > best.evidence + (cost if trend is not shape else 0):
-                best, trend = found, shape
+                best, trend, noise = found, shape, white
     assert best is not None
+    if points.shape[1] == 2:
+        coarse = _covariances(points, trend, bases, order[:COARSE_POINTS])
+
+        def weighed(pairs: list[Member]) -> _Weighed:
+            return _weighed(some, [coarse(pair) for pair in pairs], scales, noise, len(a), 0)
+
+        pairs, found = _pairs(members, best.weights, weighed)
+        more = (found.weights.sum(1) > MIN_WEIGHT).sum() - (best.weights.sum(1) > MIN_WEIGHT).sum()
+        if found.evidence > best.evidence + price * max(1, int(more)):
+            members, best = pairs, found
     members, scales = _refined(members, scales, best.weights)
     fine = _covariances(points, trend, bases, order[:FINE_POINTS])
     covariances = [fine(member) for member in members]
@@ -208,10 +232,15 @@ def _covariances(
     if len(chosen) < len(points):
         to = torch.linalg.pinv(bases.input_factor[chosen].double()).T
         points, trend = points[chosen], trend[chosen]
-    apart, to = torch.cdist(points, points), trend[:, None] * to
+    to = trend[:, None] * to
 
     def covariance(member: Member) -> Tensor:
-        total = to.T @ (CORRELATIONS[member[0]](apart / member[1]) @ to)
+        x = points
+        if member.angle:
+            along, across = math.cos(member.angle), math.sin(member.angle)
+            x = x @ torch.tensor([[along, -across], [across, along]], dtype=x.dtype)
+        x = x / torch.tensor(member.lengths, dtype=x.dtype)
+        total = to.T @ (CORRELATIONS[member.kernel](torch.cdist(x, x)) @ to)
         return (total + total.T) / 2
 
     return covariance
@@ -223,18 +252,59 @@ def _lengths(points: Tensor) -> list[Member]:
     size = extent.clamp_min(1e-12).log().mean().exp()
     shortest = 0.5 * float(size) * len(points) ** (-1 / points.shape[1])
     lengths = np.geomspace(shortest, 4 * float(extent.amax()), COARSE_LENGTHS).tolist()
-    return [(kernel, length) for kernel in range(len(CORRELATIONS)) for length in lengths]
+    kernels = range(len(CORRELATIONS))
+    return [Member(kernel, (length,)) for kernel in kernels for length in lengths]
+
+
+def _pairs(
+    members: list[Member], weights: Tensor, weighed: Callable[[list[Member]], _Weighed]
+) -> tuple[list[Member], _Weighed]:
+    """Return members with a length of their own along two axes, and their weights.
+
+    They are sought about the lengths that occur, and then nearer and nearer about one another.
+    """
+    shares = weights.sum(1)
+    occur = [m.lengths[0] for m, share in zip(members, shares, strict=True) if share > MIN_WEIGHT]
+    step = members[1].lengths[0] / members[0].lengths[0]
+    lengths = np.geomspace(min(occur) / step, max(occur) * step, PAIR_LENGTHS)
+    often = shares.view(len(CORRELATIONS), -1).sum(1) > MIN_KERNEL
+    pairs = [
+        Member(kernel, pair, angle)
+        for kernel in often.nonzero()[:, 0].tolist()
+        for angle in TURNS
+        for pair in itertools.product(lengths.tolist(), repeat=2)
+        if not angle or pair[0] != pair[1]
+    ]
+    found, step = weighed(pairs), float(lengths[1] / lengths[0])
+    for _ in range(HALVINGS):
+        step = step**0.5
+        near = {
+            Member(kernel, (round(along * x, 9), round(across * y, 9)), angle)
+            for (kernel, (along, across), angle), share in zip(
+                pairs, found.weights.sum(1), strict=True
+            )
+            if share > MIN_WEIGHT
+            for x, y in itertools.product((1 / step, 1.0, step), repeat=2)
+        }
+        pairs = sorted(near)
+        found = weighed(pairs)
+    return pairs, found
 
 
 def _refined(members: list[Member], scales: Tensor, weights: Tensor) -> tuple[list[Member], Tensor]:
     """Return members and scales about those that occur, closer to one another."""
-    occur = [m for m, weight in zip(members, weights.sum(1), strict=True) if weight > MIN_WEIGHT]
-    kernels = sorted({kernel for kernel, _ in occur})
-    lengths = torch.tensor([length for _, length in occur])
-    fine = _closer(lengths, members[1][1] / members[0][1], MEMBERS // len(kernels))
     used = scales[weights.sum(0) > MIN_WEIGHT]
     near = _closer(used, float(scales[1] / scales[0]), SCALES)
-    return [(kernel, length) for kernel in kernels for length in fine.tolist()], near
+    shares = weights.sum(1)
+    often = [k for k in shares.argsort(descending=True).tolist() if shares[k] > MIN_WEIGHT]
+    occur = [members[k] for k in often]
+    if len(occur[0].lengths) > 1:
+        return occur[:MEMBERS], near
+    kernels = sorted({member.kernel for member in occur})
+    lengths = torch.tensor([member.lengths[0] for member in occur])
+    step = members[1].lengths[0] / members[0].lengths[0]
+    fine = _closer(lengths, step, MEMBERS // len(kernels))
+    return [Member(kernel, (length,)) for kernel in kernels for length in fine.tolist()], near
 
 
 def _closer(values: Tensor, step: float, most: int) -> Tensor:

@@ -44,7 +44,7 @@ MIN_POINTS = 8  # along each axis of the grid of a spectrum
 EXPONENT, CONSTANT, LENGTH = (0.02, 50.0), (1e-6, 100.0), (0.005, 5.0)
 """Ranges of a spectrum's parameters; the exponent is in excess of half the number of axes."""
 
-NEARLY = 1.2  # misfit of a spectrum of values, over the best factor's, up to which it is taken
+NEARLY = 1.05  # misfit of a spectrum of values, over the best factor's, up to which it is taken
 LIKELIHOOD_NOISE = 0.01  # variance added to fields of variance one, of which a likelihood is taken
 SPECTRUM_STEPS = 60  # iterations of the optimiser of a spectrum's parameters, at most
 
