@@ -215,8 +215,8 @@ class HeldOut:
                     ordered = ascending(offset + c.double() @ modes.T)
                     found[k, 0, row] = crps(ordered, truth[row]) * usual[0] / usual[k]
                     spans = ordered[:, -1] - ordered[:, 0]
-                    unsure = spans > KNOWN * spans.max()
-                    held = coverage(ordered[unsure], truth[row][unsure], LEVELS)
+                    unknown = ~(spans < KNOWN * spans.max())
+                    held = coverage(ordered[unknown], truth[row][unknown], LEVELS)
                     found[k, 1:, row] = torch.tensor(held, dtype=torch.float64)
             found[0, 0] = found[:, 0].mean(0)
             parts.append(found[0])
