@@ -257,6 +257,7 @@ def test_work_is_never_silent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(terminal, "MAX_SILENCE", 0.3)
+    monkeypatch.setattr(terminal.LOG, "handlers", [])  # commands in other tests leave theirs
     with terminal.never_silent("fit"):
         terminal.LOG.info("describing input k")
         with terminal.never_silent("describe"):  # leaves the word to the other
