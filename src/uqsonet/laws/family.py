@@ -14,7 +14,7 @@ rounding in their file, would hide how smooth they are in the same way, and is e
 
 The variance is the same everywhere, or follows polynomials in the coordinates (`_trend`), whichever
 makes the runs likelier. In the plane, members of one length give way to members with a length along
-each of two axes (`_pairs`) on the same condition.
+each of two axes (`_pairs`), where runs are far likelier under these.
 """
 
 from __future__ import annotations
@@ -61,8 +61,12 @@ CORRELATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 
 PAIR_LENGTHS = 9  # lengths along each of two axes, of which all pairs are tried at first
 HALVINGS = 2  # times that their distance is halved
-MIN_KERNEL = 0.05  # weight of a kernel with which they are
-TURNS = 0.0, math.pi / 4  # angles of these axes
+PAIR_GAIN = 1.0
+"""Gain in the average log likelihood of a run from which on pairs are taken. Closer lengths alone
+gain half of that, where fields vary alike along both axes."""
+
+MIN_KERNEL = 0.05  # weight of a kernel with which pairs are tried
+TURNS = 0.0, math.pi / 4  # angles of their axes
 
 
 class Member(NamedTuple):
@@ -126,9 +130,8 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     members, some = _lengths(points), a[rows[:COARSE_INPUTS]]
     whites = [share**2 * variance * (to.T @ to) for share in NOISE]
     best, trend, noise = None, torch.ones(len(points), dtype=torch.float64), whites[0]
-    # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978), and so have members.
-    price = math.log(len(some)) / (2 * len(some))
-    cost = TREND * points.shape[1] * price
+    # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978).
+    cost = TREND * points.shape[1] * math.log(len(some)) / (2 * len(some))
     for shape in (trend, _trend(points, sample.fields)):
         coarse = _covariances(points, shape, bases, order[:COARSE_POINTS])
         few, before = [coarse(member) for member in members], -math.inf
@@ -147,8 +150,7 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
             return _weighed(some, [coarse(pair) for pair in pairs], scales, noise, len(a), 0)
 
         pairs, found = _pairs(members, best.weights, weighed)
-        more = (found.weights.sum(1) > MIN_WEIGHT).sum() - (best.weights.sum(1) > MIN_WEIGHT).sum()
-        if found.evidence > best.evidence + price * max(1, int(more)):
+        if found.evidence > best.evidence + PAIR_GAIN:
             members, best = pairs, found
     members, scales = _refined(members, scales, best.weights)
     fine = _covariances(points, trend, bases, order[:FINE_POINTS])
