@@ -53,7 +53,7 @@ Stat. Assoc. 62, 399)."""
 
 TESTED_POINTS = 200  # points whose values are compared with normal ones, at most
 MAX_OUTSIDE = 0.05  # accepted share of a law's fields that leave the range of the training inputs
-EXACT = 0.02  # CRPS, relative to that without sensors, of answers that are as good as exact
+EXACT_CRPS = 0.02  # CRPS, relative to that without sensors, of answers that are as good as exact
 MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in standard errors
 
 
@@ -261,7 +261,7 @@ def _simplest(
     single values have the inputs' distribution under a law alone, and `usual` is the CRPS without
     sensors.
     """
-    base = scores[0][0].mean(1, keepdim=True) + EXACT * usual
+    base = scores[0][0].mean(1, keepdim=True) + EXACT_CRPS * usual
     every = [torch.cat([one[:1] / base, one[1:]]).mean(1) for one in scores]
     best = min(every, key=lambda one: float(one[0].mean()))
     for one, row in zip(every, rows, strict=True):

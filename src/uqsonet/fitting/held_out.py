@@ -34,9 +34,9 @@ LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
 LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
 MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 
-KNOWN = 0.01
-"""Where samples span a smaller share of their largest span, bands do not count: they hold the value
-at a sensor without noise, whatever their level."""
+MIN_SPAN = 0.01
+"""Bands do not count at points where samples span a smaller share of their largest span: they hold
+the value at a sensor without noise, whatever their level."""
 
 BAND_ERRORS, MIN_MISS = 2.0, 0.02
 """Bands hold too much or too little if they miss their levels, summed over `LEVELS`, by more than
@@ -215,8 +215,8 @@ class HeldOut:
                     ordered = ascending(offset + c.double() @ modes.T)
                     found[k, 0, row] = crps(ordered, truth[row]) * usual[0] / usual[k]
                     spans = ordered[:, -1] - ordered[:, 0]
-                    unknown = ~(spans < KNOWN * spans.max())
-                    held = coverage(ordered[unknown], truth[row][unknown], LEVELS)
+                    counted = ~(spans < MIN_SPAN * spans.max())
+                    held = coverage(ordered[counted], truth[row][counted], LEVELS)
                     found[k, 1:, row] = torch.tensor(held, dtype=torch.float64)
             found[0, 0] = found[:, 0].mean(0)
             parts.append(found[0])

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
+from uqsonet.gauss.blocks import least_squares
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws.base import classes_of
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
@@ -129,22 +130,19 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     scales = variance.sqrt() * torch.logspace(-0.75, 0.75, 11, dtype=torch.float64)
     members, some = _lengths(points), a[rows[:COARSE_INPUTS]]
     whites = [share**2 * variance * (to.T @ to) for share in NOISE]
-    best, trend, noise = None, torch.ones(len(points), dtype=torch.float64), whites[0]
+
+    def fitted(trend: Tensor) -> tuple[_Weighed, Tensor, Callable[[Member], Tensor]]:
+        coarse = _covariances(points, trend, bases, order[:COARSE_POINTS])
+        few = [coarse(member) for member in members]
+        return *_with_noise(some, few, scales, whites, len(a), 0), coarse
+
+    trend, other = torch.ones(len(points), dtype=torch.float64), _trend(points, sample.fields)
+    (best, noise, coarse), under_other = fitted(trend), fitted(other)
     # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978).
     cost = TREND * points.shape[1] * math.log(len(some)) / (2 * len(some))
-    for shape in (trend, _trend(points, sample.fields)):
-        coarse = _covariances(points, shape, bases, order[:COARSE_POINTS])
-        few, before = [coarse(member) for member in members], -math.inf
-        for white in whites:  # more of it, while the runs become likelier
-            found = _weighed(some, few, scales, white, len(a), 0)
-            if found.evidence <= before:
-                break
-            before = found.evidence
-            if best is None or found.evidence > best.evidence + (cost if trend is not shape else 0):
-                best, trend, noise = found, shape, white
-    assert best is not None
+    if under_other[0].evidence > best.evidence + cost:
+        trend, (best, noise, coarse) = other, under_other
     if points.shape[1] == 2:
-        coarse = _covariances(points, trend, bases, order[:COARSE_POINTS])
 
         def weighed(pairs: list[Member]) -> _Weighed:
             return _weighed(some, [coarse(pair) for pair in pairs], scales, noise, len(a), 0)
@@ -155,12 +153,8 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     members, scales = _refined(members, scales, best.weights)
     fine = _covariances(points, trend, bases, order[:FINE_POINTS])
     covariances = [fine(member) for member in members]
-    best, noise = None, whites[0]
-    for white in whites:  # anew: gaps between coarse lengths, and the average, look like noise
-        found = _weighed(some, covariances, scales, white, len(a), MEAN_ROUNDS)
-        if best and found.evidence <= best.evidence:
-            break
-        best, noise = found, white
+    # Anew: gaps between coarse lengths, and the average, look like noise.
+    _, noise = _with_noise(some, covariances, scales, whites, len(a), MEAN_ROUNDS)
     final = _weighed(a, covariances, scales, noise, len(a), MEAN_ROUNDS)
     weights, mean, uncertain = final.weights, final.mean, final.uncertain
 
@@ -203,7 +197,7 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
     near = distance.masked_fill(distance == 0, math.inf).argsort()[:NEAR_PAIRS]
     some = fields[:COARSE_INPUTS].double()
     change = (some[:, first[near]] - some[:, second[near]]).square().mean(0)
-    rate = torch.linalg.lstsq(apart[near], change[:, None]).solution[:, 0]
+    rate = least_squares([(apart[near], change[:, None])])[:, 0]
     return points * (rate / rate.amax()).clamp_min(1e-4).sqrt()
 
 
@@ -218,7 +212,7 @@ def _trend(points: Tensor, fields: Tensor) -> Tensor:
     basis = torch.cat(powers, 1)
     std = fields.std(0).double()
     level = std.clamp_min(1e-3 * std.amax().clamp_min(1e-300)).log()
-    std = (basis @ torch.linalg.lstsq(basis, level[:, None]).solution[:, 0]).exp()
+    std = (basis @ least_squares([(basis, level[:, None])])[:, 0]).exp()
     return std / std.square().mean().sqrt()
 
 
@@ -268,7 +262,7 @@ def _pairs(
     shares = weights.sum(1)
     occur = [m.lengths[0] for m, share in zip(members, shares, strict=True) if share > MIN_WEIGHT]
     step = members[1].lengths[0] / members[0].lengths[0]
-    lengths = np.geomspace(min(occur) / step, max(occur) * step, PAIR_LENGTHS)
+    lengths = _closer(torch.tensor(occur), step, PAIR_LENGTHS)
     often = shares.view(len(CORRELATIONS), -1).sum(1) > MIN_KERNEL
     pairs = [
         Member(kernel, pair, angle)
@@ -347,6 +341,20 @@ def _weighed(
             mean, uncertain = _mean(a, weighted.softmax(1).view_as(joint), axes, scales)
             uncertain = uncertain + MEMBER_NUGGET * error * eye + noise
     return _Weighed(weights.view(len(covariances), len(scales)), mean, uncertain, evidence)
+
+
+def _with_noise(
+    a: Tensor, covariances: list[Tensor], scales: Tensor, whites: list[Tensor], runs: int,
+    rounds: int,
+) -> tuple[_Weighed, Tensor]:  # fmt: skip
+    """Return what `_weighed` gives with more and more noise, while runs become likelier; and it."""
+    best, noise = _weighed(a, covariances, scales, whites[0], runs, rounds), whites[0]
+    for white in whites[1:]:
+        found = _weighed(a, covariances, scales, white, runs, rounds)
+        if found.evidence <= best.evidence:
+            break
+        best, noise = found, white
+    return best, noise
 
 
 def _principal(covariance: Tensor, uncertain: Tensor) -> tuple[Tensor, Tensor]:

@@ -398,15 +398,14 @@ def likeliest(field: Spectrum, fields: Tensor) -> Spectrum:
     grid, points, wider = field.grid, field.grid.points(), float(field.values[2])
     places = _near(points, _landmarks(points, SPREAD))
     seen = _standard(fields[:, places].double())
-    noise = LIKELIHOOD_NOISE * torch.eye(len(places), dtype=torch.float64)
-    target = seen.T @ seen / len(seen) + noise
+    noise, unity = LIKELIHOOD_NOISE, torch.eye(len(places), dtype=torch.float64)
+    target = seen.T @ seen / len(seen) + noise * unity
 
     def misfit(raw: Tensor) -> Tensor:
         """Return minus twice the log likelihood of a field at a point, up to a constant."""
         one = _spectrum(grid, raw, wider, field.separable)
         rows, finer = one.rows(grid, points[places]), one.finer
-        covariance = (1 - finer) * rows @ rows.T + noise
-        root = torch.linalg.cholesky(covariance + finer * torch.eye(len(places)))
+        root = torch.linalg.cholesky((1 - finer) * rows @ rows.T + (finer + noise) * unity)
         inverse = torch.cholesky_inverse(root)
         return (2 * root.diagonal().log().sum() + (inverse * target).sum()) / len(places)
 
