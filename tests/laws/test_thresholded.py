@@ -279,3 +279,12 @@ def test_a_law_on_a_grid_comes_back_from_its_tensors():
     found = ThresholdedLaw.of(law.tensors(), model_of(np.zeros((3, LINE.size)), 2, LINE).bases)
     assert found.tensors().keys() == law.tensors().keys() == {"values", "thresholds", "spectrum"}
     assert torch.equal(correlations(found.parts[0].latent, LINE), correlations(hidden, LINE))
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_fields_of_a_spectrum_stand_at_the_points_of_their_grid(periodic: bool) -> None:
+    grid = Grid((0.0,), (1.0,), (32,), periodic=periodic)
+    field = spectrum(grid, 2.0, 0.3, 0.5, 0.2)
+    xi = torch.randn(3, field.rank, generator=torch.Generator().manual_seed(0)).double()
+    expected = xi @ field.rows(grid, grid.points()).T.double()
+    torch.testing.assert_close(field.fields(xi).double(), expected, rtol=0, atol=1e-5)

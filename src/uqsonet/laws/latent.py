@@ -155,13 +155,7 @@ class Spectrum:
     @cached_property
     def _on_grid(self) -> tuple[list[Tensor], Tensor]:
         """Return the cosines along each axis (points, K), float32, and the fields' std (n,)."""
-        axes = [
-            torch.linspace(low, high, points, dtype=torch.float64)
-            for low, high, points in zip(
-                self.grid.lower, self.grid.upper, self.grid.shape, strict=True
-            )
-        ]
-        along = [self._along(axis, places) for axis, places in enumerate(axes)]
+        along = [self._along(axis, places) for axis, places in enumerate(self.grid.axes())]
         variance = _through(self.std.square()[None], [a.square() for a in along])
         return [a.float() for a in along], variance.sqrt().flatten().float()
 
