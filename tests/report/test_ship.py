@@ -27,7 +27,7 @@ NAMES = ("diffusion1d", "poisson2d", "elliptic_sde1d")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is published, with logs of trainings under the names that files have now."""
     folder = tmp_path_factory.mktemp("published")
-    for name in ("summary", "scorecard.csv", "provenance.json"):
+    for name in ("summary", "scorecard.csv", "weights_sha256.csv"):
         (folder / name).symlink_to(PUBLISHED / name)
     return folder
 

@@ -5,7 +5,6 @@ Numbers come from the configuration, the published summaries and the header of t
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsFloat
@@ -102,9 +101,8 @@ def card(name: str, config: Config, published: Path, meta: dict[str, Any]) -> di
 
 def is_published(source: dict[str, str], published: Path) -> bool:
     """Return whether a published run made the very file that weights come from."""
-    path = published / "provenance.json"
-    runs = json.loads(path.read_text(encoding="utf-8"))["runs"].values()
-    return any(source["sha256"] in run["weights_sha256"].values() for run in runs)
+    digests = pd.read_csv(published / "weights_sha256.csv")["sha256"]
+    return source["sha256"] in set(digests)
 
 
 def _recipe(
