@@ -93,7 +93,7 @@ class Cluster:
     ) -> subprocess.Popen[bytes]:
         """Start Snakemake with the profile for SLURM."""
         command = [
-            *(sys.executable, "-c", IMPATIENT, "--workflow-profile", "workflow/profiles/slurm"),
+            *(sys.executable, "-c", IMPATIENT, "--workflow-profile", "profiles/slurm"),
             *("--slurm-status-command", "squeue"),  # this SLURM has no accounting database
             *("--default-resources", "slurm_account=tests", "slurm_partition=main"),
             *("--retries", "0", *arguments),
