@@ -94,10 +94,8 @@ published: peers ## all runs behind published/, README and docs, from one commit
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -m benchmarks.published --cores $(CORES) $(STEPS)
 
-explore: env ## build the program of `uqsonet explore` (needs node), its pages in docs and their pictures
+explore: env ## build the program of `uqsonet explore` (needs node) and the pictures of its pages
 	cd explore && npm ci --no-audit --no-fund && npm run build
-	$(BIN)/python -m uqsonet explore-exact diffusion1d -o docs/explore/diffusion1d.html
-	$(BIN)/python -m uqsonet explore navier_stokes -o docs/explore/navier_stokes.html
 	$(BIN)/python -m benchmarks.explore_pictures
 
 metadata: env ## codemeta.json and .zenodo.json from CITATION.cff
@@ -109,6 +107,9 @@ docs: env ## the documentation as a site with search: build/site/index.html
 	$(BIN)/python -m typer uqsonet_study.cli utils docs --name uqsonet --title 'Commands of the study' \
 	  --output docs/cli-study.md
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
+	@mkdir -p build/site/explore
+	$(BIN)/python -m uqsonet explore-exact diffusion1d -o build/site/explore/diffusion1d.html
+	$(BIN)/python -m uqsonet explore navier_stokes -o build/site/explore/navier_stokes.html
 	@echo 'Open $(CURDIR)/build/site/index.html'
 
 notebooks: env ## run docs/notebooks and keep what they show
