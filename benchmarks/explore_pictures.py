@@ -59,9 +59,9 @@ def main() -> None:
             ),
         }
         for name, picture in pictures.items():
-            picture.quantize(256, dither=Image.Dither.NONE).save(
-                FOLDER / f"{name}.png", optimize=True
-            )
+            maps = name == "navier-stokes"  # need all colours
+            small = picture if maps else picture.quantize(256, dither=Image.Dither.NONE)
+            small.save(FOLDER / f"{name}.png", optimize=True)
         frames = []
         for turn in (math.sin(2 * math.pi * k / FRAMES) for k in range(FRAMES)):
             sensors = f"k=-0.62,{2.2 - 0.9 * turn:.4g},0;-0.1,0.6,0.1;{0.55 + 0.3 * turn:.4g},1.8,0"
