@@ -84,7 +84,7 @@ fuzz: env ## 12,000 damaged configurations, 20,000 damaged files of each reader,
 
 # BENCH=quick: small sizes, under a minute, and peers only as far as they are installed.
 BENCH ?= full
-bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory, scaling: more than an hour; results/benchmarks/
+bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory; results/benchmarks/
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
 
@@ -152,8 +152,8 @@ pyemma: env ## add PyEMMA to .venv (compiles: needs a C++ compiler and Python's 
 	  c.cluster_regspace(n.eye(3, dtype=n.float32), dmin=0.5, n_jobs=1); print("PyEMMA works")'
 
 # They are here to be compared with, so the lock does without them.
-peers: env ## add to .venv what only `make bench` compares with: neuralprocesses, PyKrige, GSTools
-	$(BIN)/pip install -q --constraint requirements.lock 'neuralprocesses>=0.2.7' 'pykrige>=1.7' 'gstools>=1.7'
+peers: env ## add to .venv what only `make bench` compares with: PyKrige, GSTools
+	$(BIN)/pip install -q --constraint requirements.lock 'pykrige>=1.7' 'gstools>=1.7'
 
 clean: ## remove the environment and caches; results/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

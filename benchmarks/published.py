@@ -43,9 +43,6 @@ APART = (
 """No number depends on these: what steps write, texts around it, tests, the run in small, and this
 file. What it decides is the commands, and a step is due when its commands change."""
 
-READINGS = ("letter", "base", "many_heads", "redraw", "inputs")
-"""Networks that `benchmarks.mechanism` looks into, besides the one with the whole budget."""
-
 
 @dataclass(frozen=True)
 class Step:
@@ -87,7 +84,6 @@ def steps() -> dict[str, Step]:
     targets = f"{share}/tables/all.tex", f"{share}/scorecard.csv"
     command = pipeline("config/paper.yaml config/paper_share.yaml", *targets)
     found["paper_share"] = Step((command,), (share, FOLDER / "paper_share"))
-    found["mechanism"] = Step((_mechanism(),), copies=drafts("readings"))
     place, either = "results/places", "results/either_side/summary"
     places = [f"{place}/{kind}/placement" for kind in ("tables", "figures")]
     found["placement"] = Step(
@@ -119,13 +115,6 @@ def steps() -> dict[str, Step]:
         ),
         copies=drafts("benchmark"),
     )
-    found["burgers"] = Step(
-        tuple(
-            f"python -W ignore -m benchmarks.burgers --pairs {pairs} --out {DRAFTS}/benchmark"
-            for pairs in (4000, 20_000)
-        ),
-        copies={f"{DRAFTS}/benchmark/burgers.csv": FOLDER / "benchmark"},
-    )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
     flow = (
         "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"
@@ -149,21 +138,6 @@ def steps() -> dict[str, Step]:
 def drafts(name: str) -> dict[str, Path]:
     """Return the copies of a step whose benchmarks write to a folder of drafts."""
     return {f"{DRAFTS / name}/*.csv": FOLDER / name}
-
-
-def _mechanism() -> str:
-    """Return the command that looks into the paper's network and its readings."""
-    share = "config/paper.yaml", "config/paper_share.yaml"
-    config = read_config([ROOT / name for name in ("config.yaml", *share)])
-    first = Paths(config).trained(config.cases["diffusion1d"], "uqsonet", "safetensors")[0]
-    networks = [f"whole-budget={first}"]
-    config = read_config([ROOT / "config.yaml", ROOT / "config/readings.yaml"])
-    for name in READINGS:
-        case = config.cases[f"diffusion1d_{name}"]
-        weights = Paths(config).trained(case, "uqsonet", "safetensors")
-        networks.append(f"{name}={weights[0]}")
-    out = DRAFTS / "readings/mechanism.csv"
-    return f"python -m benchmarks.mechanism --out {out} {' '.join(networks)}"
 
 
 def _own_data() -> tuple[str, ...]:
