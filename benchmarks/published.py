@@ -84,7 +84,7 @@ def steps() -> dict[str, Step]:
     targets = f"{share}/tables/all.tex", f"{share}/scorecard.csv"
     command = pipeline("config/paper.yaml config/paper_share.yaml", *targets)
     found["paper_share"] = Step((command,), (share, FOLDER / "paper_share"))
-    place, either = "results/places", "results/either_side/summary"
+    place = "results/places"
     places = [f"{place}/{kind}/placement" for kind in ("tables", "figures")]
     found["placement"] = Step(
         (pipeline("config/placement.yaml", f"{places[0]}.tex", f"{places[1]}.pdf"),),
@@ -95,11 +95,6 @@ def steps() -> dict[str, Step]:
             f"{place}/placement/scores.csv": FOLDER / "placement",
             f"{place}/placement/[!s]*.csv": FOLDER / "placement/layouts",
         },
-    )
-    sides = [f"{either}/either_side{more}.csv" for more in ("", "_input")]
-    found["either_side"] = Step(
-        (pipeline("config/either_side.yaml", *sides),),
-        copies=dict.fromkeys(sides, FOLDER / "either_side"),
     )
     compared = "results/benchmark/benchmark/table"
     found["benchmark"] = Step(

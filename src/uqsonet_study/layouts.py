@@ -288,37 +288,30 @@ def generate_layouts(
     test: int,
     path: Path,
     functions: Path | None = None,
-    side: str = "input",
 ) -> None:
     """Pregenerate layouts for training, validation and test and store them.
 
     Arrays ``<split>/<m>`` hold indices of grid points, shape (layouts, m). Each split and count
     has its own stream, so a new count or a larger pool leaves the others unchanged. The grid is
-    that of the problem, or of own data's file of functions. Sensors of the ``output`` have streams
-    of their own.
+    that of the problem, or of own data's file of functions.
     """
     if functions is None:
         grid: Domain = get_problem(problem).grid
     else:
-        fields = load_functions(functions, "training").fields
-        grid = (fields.input if side == "input" else fields.output).grid
-    word = "sensors" if side == "input" else "output sensors"
+        grid = load_functions(functions, "training").fields.input.grid
     sizes = {"training": config.pool, "validation": validation, "test": test}
     arrays = {
-        f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, word, m)]
+        f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, "sensors", m)]
         for split, size in sizes.items()
-        for m in dict.fromkeys(config.counts)
-        if m
+        for m in config.counts
     }
     meta = {"problem": problem, "seed": seed, "config": config.model_dump(mode="json")}
     meta["grid"] = domain_as_dict(grid)
-    if side == "output":
-        meta["side"] = side
     write_arrays(path, "sensors", meta, arrays)
 
 
 def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
-    """Return layouts of one split: sensor count above 0 -> indices of points (layouts, m).
+    """Return layouts of one split: sensor count -> indices of points (layouts, m).
 
     Raises
     ------
@@ -326,5 +319,5 @@ def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
         If the file is damaged.
     """
     with ArrayFile(path, "sensors") as file, readable(path, "header cannot be read"):
-        counts = [int(m) for m in file.meta["config"]["counts"] if m]
+        counts = [int(m) for m in file.meta["config"]["counts"]]
         return {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}

@@ -154,26 +154,6 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
     assert "problems.membrane.data: runs.npz" in text and "laod" in text
 
 
-def test_sensors_of_both_sides_are_scored_against_chains(project: Project, run: Run) -> None:
-    names = ("either_side", "either_side_input")
-    small = {
-        "training": 500,
-        "output_noise": [0.05],
-        "sensors": {"counts": [1, 3], "pool": 100},
-        "output_sensors": {"counts": [1, 3], "pool": 100},
-        "sets": {"precise": 2},
-        "reference_samples": {"precise": 20},
-        "model_samples": {"precise": 200},
-    }
-    overlay = {"results": str(SMOKE), "experiments": dict.fromkeys(names, small)}
-    wanted = [str(SMOKE / f"summary/{name}.csv") for name in names]
-    run("config/smoke.yaml", "config/either_side.yaml", overlay, flags=("--", *wanted))
-    for path in wanted:
-        table = pd.read_csv(project.path / path)
-        assert {*BASELINES, "uqsonet", "reference"} <= set(table["method"])
-        assert set(table["sensors"]) == {1, 3} and "effective_size" in set(table["metric"])
-
-
 def test_greedy_places_leave_less_than_others(project: Project, run: Run) -> None:
     shown = ["diffusion1d", "elliptic_sde1d_more"]
     asked = {"shipped": False, "counts": [1, 4, 8], "random": 8, "functions": 2, "samples": 60}

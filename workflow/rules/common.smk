@@ -67,12 +67,6 @@ def posterior(w):
     return made("reference", w.problem, w.layout, w.noise, f"{w.evaluation}.h5")
 
 
-def read_outputs(w):
-    """Return the layouts of the output's sensors that a reference is given, if any."""
-    case, told = posterior(w)
-    return PLAN.paths.output_layouts(case) if "output_noise" in told else []
-
-
 def trials(kind, w):
     """Return the case that trials are made for, and what defines them: it says what judges a
     training, and for which sensors and noise a law is fitted."""

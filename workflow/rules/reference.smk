@@ -6,7 +6,6 @@ rule reference:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
         sensors=f"{RESULTS}/sensors/{{problem}}/{{layout}}.h5",
-        output_sensors=read_outputs,
     output:
         f"{RESULTS}/reference/{{problem}}/{{layout}}/{{noise}}/{{evaluation}}.h5",
     log:
@@ -22,7 +21,7 @@ rule reference:
             attempt * (480 if w.evaluation.startswith("precise") else 60)
         ),
     params:
-        # The configuration of the evaluation, noise_std, and what is known of sensors of the output.
+        # The configuration of the evaluation, and noise_std.
         told=lambda w: Told(
             problem=w.problem,
             split="validation" if w.evaluation.startswith("validation") else "test",

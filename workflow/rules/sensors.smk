@@ -1,5 +1,4 @@
-# Pregenerated sensor layouts, of the input or (output-...) of the output. Those of own data stand on
-# the grid of their file.
+# Pregenerated sensor layouts. Those of own data stand on the grid of their file.
 
 
 rule sensors:
@@ -18,7 +17,6 @@ rule sensors:
     params:
         told=lambda w: Told(
             problem=w.problem,
-            side="output" if w.layout.startswith("output-") else "input",
             config=made("sensors", w.problem, f"{w.layout}.h5")[1],
             validation=CONFIG.problems[w.problem].validation,
             test=CONFIG.problems[w.problem].test,

@@ -15,5 +15,4 @@ with job(snakemake) as told:
         told["test"],
         Path(snakemake.output[0]),
         functions=next(iter(map(Path, snakemake.input)), None),
-        side=told.get("side", "input"),
     )

@@ -10,16 +10,11 @@ from uqsonet.operator.config import Section
 
 Evaluation = Literal["validation", "paper", "precise"]
 TestEvaluation = Literal["paper", "precise"]
-Estimator = Literal["monte_carlo", "reduced", "chains", "none"]
-Target = Literal["output", "input"]
-
-OF_BOTH = ("chains", "none")  # estimators that know sensors of the output, and laws of the input
+Estimator = Literal["monte_carlo", "reduced", "none"]
 
 
 class ReferenceConfig(Section):
     """Reference posteriors of an evaluation."""
-
-    later = ("target",)
 
     sets: int = Field(ge=1, description="Observation sets per sensor count.")
     reference_samples: int = Field(ge=2, description="Samples of the reference posterior.")
@@ -28,21 +23,13 @@ class ReferenceConfig(Section):
         default="monte_carlo",
         description="`monte_carlo`: plain posterior samples, the paper's way. `reduced`: closed "
         "form, Rao-Blackwellised or with a control variate, whichever the problem allows. `none`: "
-        "observation sets alone, scored against true functions; own data always have it. `chains`: "
-        "Markov chains, for sensors of the output; `reference_samples` is then the least "
-        "effective size.",
-    )
-    target: Target = Field(
-        default="output",
-        description="Whose law is scored: that of u, or that of the (transformed) input.",
+        "observation sets alone, scored against true functions; own data always have it.",
     )
 
     @model_validator(mode="after")
     def _samples_for_distance(self) -> ReferenceConfig:
         if self.wasserstein and self.estimator != "monte_carlo":
             raise ValueError("wasserstein needs plain samples: estimator must be monte_carlo")
-        if self.target == "input" and self.estimator not in OF_BOTH:
-            raise ValueError("target: input needs estimator chains or none")
         return self
 
 

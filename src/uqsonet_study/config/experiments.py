@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from uqsonet.operator.config import Name, Section
-from uqsonet_study.config.evaluations import Estimator, Evaluation, Target, TestEvaluation
+from uqsonet_study.config.evaluations import Estimator, Evaluation, TestEvaluation
 from uqsonet_study.config.section import require_distinct
 from uqsonet_study.config.sensors import SensorsConfig
 
@@ -20,11 +20,6 @@ NoiseStd = Annotated[float, Field(ge=0, le=100)]
 NoiseStds = Annotated[
     Annotated[NoiseStd, Tag("<one>")]
     | Annotated[list[NoiseStd], Field(min_length=1), Tag("<several>")],
-    Discriminator(lambda value: "<several>" if isinstance(value, list) else "<one>"),
-]
-Share = Annotated[float, Field(gt=0, le=100)]
-Shares = Annotated[
-    Annotated[Share, Tag("<one>")] | Annotated[list[Share], Field(min_length=1), Tag("<several>")],
     Discriminator(lambda value: "<several>" if isinstance(value, list) else "<one>"),
 ]
 Positive = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -94,7 +89,7 @@ class SweepConfig(Section):
 class ExperimentConfig(Section):
     """One experiment: a problem, its sensors, the methods compared, and what varies."""
 
-    later = ("model_samples", "sets", "output_sensors", "output_noise", "estimator", "target")
+    later = ("model_samples", "sets", "estimator")
 
     problem: Name
     sensors: SensorsConfig
@@ -105,16 +100,6 @@ class ExperimentConfig(Section):
         default=0.0,
         description="Observation noise sigma (additive on log kappa where the problem's Gaussian "
         "field is log kappa), or a list of levels, each a case of its own.",
-    )
-    output_sensors: SensorsConfig | None = Field(
-        default=None,
-        description="Sensors of u besides those of the input. Counts of both belong together one "
-        "by one; the larger of two, by which scores are listed, must ascend.",
-    )
-    output_noise: Shares | None = Field(
-        default=None,
-        description="Noise of output_sensors as a share of the standard deviation of u over "
-        "training pairs (all points together), or a list of levels, each a case of its own.",
     )
     sweep: SweepConfig | None = Field(default=None, description="What else varies.")
     one_model_per_count: bool = Field(
@@ -140,9 +125,6 @@ class ExperimentConfig(Section):
     )
     estimator: dict[Evaluation, Estimator] = Field(
         default={}, description="Overrides evaluations.*.estimator."
-    )
-    target: dict[Evaluation, Target] = Field(
-        default={}, description="Overrides evaluations.*.target."
     )
     reference_workers: int = Field(
         default=1,
@@ -172,54 +154,15 @@ class ExperimentConfig(Section):
         require_distinct(self.cut_lines, "cut line")
         if self.one_model_per_count and self.sensors.layout != "uniform":
             raise ValueError("one_model_per_count is for uniform layouts only")
-        self._check_outputs()
         if self.sweep and self.sweep.training and self.training is not None:
             raise ValueError("training stands both in the experiment and in its sweep")
         return self
-
-    def _check_outputs(self) -> None:
-        counts, outputs = self.sensors.counts, self.output_sensors
-        if (outputs is None) != (self.output_noise is None):
-            raise ValueError("output_sensors and output_noise belong together")
-        if outputs is None:
-            if 0 in counts:
-                raise ValueError(
-                    f"sensors.counts.{counts.index(0)}: must be 1 or more without output_sensors, "
-                    "found 0"
-                )
-            return
-        require_distinct(self.output_levels, "output noise level")
-        if self.one_model_per_count:
-            raise ValueError("one_model_per_count has no meaning with output_sensors")
-        if len(counts) != len(outputs.counts):
-            raise ValueError(
-                f"sensors.counts {counts} and output_sensors.counts {outputs.counts} belong "
-                "together one by one and must be equally many"
-            )
-        listed = [max(pair) for pair in self.count_pairs]
-        if sorted(set(listed) - {0}) != listed:
-            raise ValueError(
-                f"the larger of each pair of counts must be above 0 and ascend, found {listed}"
-            )
-
-    @property
-    def count_pairs(self) -> list[tuple[int, int]]:
-        """Counts of sensors of input and output that belong together, where there are both."""
-        if self.output_sensors is None:
-            return []
-        return list(zip(self.sensors.counts, self.output_sensors.counts, strict=True))
-
-    @property
-    def output_levels(self) -> list[float]:
-        """Levels of `output_noise` as a list, empty where there is none."""
-        found = self.output_noise
-        return found if isinstance(found, list) else [] if found is None else [found]
 
     @property
     def case_count(self) -> int:
         """How many cases it stands for, at most."""
         sweep = self.sweep or SweepConfig.model_construct(training=None, latent_dim=None)
-        varied = (self.noise_levels, self.output_levels, sweep.training, sweep.latent_dim)
+        varied = (self.noise_levels, sweep.training, sweep.latent_dim)
         counts = self.sensors.counts if self.one_model_per_count else []
         return prod(len(values or [None]) for values in (*varied, counts))
 
@@ -244,15 +187,11 @@ class Case:
     trials: int
     evaluations: tuple[TestEvaluation, ...]
     cut_lines: tuple[str, ...]
-    output_sensors: SensorsConfig | None = None  # sensors of u
-    output_noise: float | None = None  # their noise as a share of the standard deviation of u
 
     @property
     def counts(self) -> list[int]:
-        """Sensor counts that scores are listed by: of a pair the larger one."""
-        if self.output_sensors is None:
-            return self.sensors.counts
-        return [*map(max, self.sensors.counts, self.output_sensors.counts)]
+        """Sensor counts that scores are listed by."""
+        return self.sensors.counts
 
 
 def cases_of(
@@ -271,14 +210,10 @@ def cases_of(
     sizes = (sweep and sweep.training) or [experiment.training or pairs]
     latents = (sweep and sweep.latent_dim) or [None]
     counts = sensors.counts if split_counts else [None]
-    shares = experiment.output_levels or [None]
     found = {}
-    for noise, share, size, latent, count in product(
-        experiment.noise_levels, shares, sizes, latents, counts
-    ):
+    for noise, size, latent, count in product(experiment.noise_levels, sizes, latents, counts):
         parts = [name]
         parts += [f"noise{noise:g}"] if isinstance(experiment.noise_std, list) else []
-        parts += [f"out{share:g}"] if isinstance(experiment.output_noise, list) else []
         parts += [f"n{size}"] if sweep and sweep.training else []
         parts += [f"dz{latent}"] if latent is not None else []
         parts += [f"m{count}"] if count is not None else []
@@ -294,8 +229,6 @@ def cases_of(
             trials=experiment.trials,
             evaluations=tuple(experiment.evaluations),
             cut_lines=tuple(experiment.cut_lines),
-            output_sensors=experiment.output_sensors,
-            output_noise=share,
         )
         found[case.name] = case
     return found

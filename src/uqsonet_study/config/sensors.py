@@ -16,10 +16,8 @@ class SensorsConfig(Section):
 
     later = ("points",)
 
-    counts: list[Annotated[int, Field(ge=0, le=1000)]] = Field(
-        min_length=1,
-        description="Admissible sensor counts, the set M of the paper; 0 only where an experiment "
-        "has output_sensors.",
+    counts: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        min_length=1, description="Admissible sensor counts, the set M of the paper."
     )
     pool: int = Field(
         default=20_000, ge=1, le=10_000_000, description="Pregenerated layouts per sensor count."
@@ -56,8 +54,7 @@ class SensorsConfig(Section):
     @field_validator("counts")
     @classmethod
     def _ascending(cls, counts: list[int]) -> list[int]:
-        some = [m for m in counts if m]
-        if sorted(set(some)) != some:
+        if sorted(set(counts)) != counts:
             raise ValueError("sensor counts must be distinct and ascending")
         return counts
 

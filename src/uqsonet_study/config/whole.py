@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from uqsonet.errors import nearest
 from uqsonet.operator.config import Name, Section
 from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
-from uqsonet_study.config.evaluations import OF_BOTH, Evaluation, EvaluationConfig
+from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.jobs import JobsConfig
 from uqsonet_study.config.networks import MethodConfig
@@ -157,7 +157,7 @@ class Config(Section):
         return self._evaluation(self.experiments[experiment], label)
 
     def _evaluation(self, experiment: ExperimentConfig, label: Evaluation) -> EvaluationConfig:
-        keys, own = ["sets", "model_samples", "target"], dict[str, Any]()
+        keys, own = ["sets", "model_samples"], dict[str, Any]()
         if self.problems[experiment.problem].data is None:
             keys += ["reference_samples", "estimator"]
         else:
@@ -307,13 +307,6 @@ class Config(Section):
                     f"{own or f'evaluations.{label}.sets'} = {sets} exceeds the {there} {split} "
                     f"functions of problems.{experiment.problem}"
                 )
-            read = experiment.output_sensors is not None and label in experiment.evaluations
-            if (read or used.target == "input") and used.estimator not in OF_BOTH:
-                what = "output_sensors need" if read else f"target.{label}: input needs"
-                raise ValueError(
-                    f"{where}: {what} estimator.{label} {' or '.join(OF_BOTH)}, found "
-                    f"{used.estimator}"
-                )
 
     def _check_method(self, case: Case, method: str) -> None:
         ensemble = self.ensemble_of(case.experiment, method)
@@ -323,16 +316,6 @@ class Config(Section):
                 f"{ensemble.ensemble_of!r} itself; compare the two in separate experiments"
             )
         found = self.method_of(case.name, method)
-        if case.output_sensors is not None and not has_law(found.network):
-            raise ValueError(
-                f"experiments.{case.experiment}.methods: {method!r} has the architecture "
-                f"{found.network.architecture}; output_sensors are for karhunen_loeve"
-            )
-        if case.output_sensors is not None and ensemble is not None:
-            raise ValueError(
-                f"experiments.{case.experiment}.methods: {method!r} is an ensemble, which "
-                "output_sensors have no answer from"
-            )
         settings = found.training
         where = f"recipes.{self.recipe_of(case.experiment)}.{case.problem}.{method}.training"
         if settings.batch_size > case.training:

@@ -7,24 +7,18 @@ Posteriors are sampled from the prior of z (Algorithm 1), never through the enco
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from torch import Tensor
 
-from uqsonet.errors import ConfigError
 from uqsonet.files import write_text
-from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.baselines import SensorFree, build_baseline
+from uqsonet_study.baselines import build_baseline
 from uqsonet_study.config import BASELINES, EvaluationConfig
 from uqsonet_study.ensemble import load_ensemble, load_trials
 from uqsonet_study.evaluation.scores import (
@@ -89,7 +83,7 @@ def evaluate(
         pairs.keeper = Keeper(functions)
         bases = None  # of cokriging, which regression answers in, too
         for name in BASELINES:
-            model = build_baseline(name, pairs, noise_std, bases, config.target == "input")
+            model = build_baseline(name, pairs, noise_std, bases)
             bases = getattr(model, "bases", None)
             rows += _scored(model, targets, (name, 0, label), noise_std, seed)
         for s in range(len(targets.sets.function)):
@@ -118,51 +112,16 @@ def _scored(
     rows: list[dict[str, Any]] = []
     start, size = time.monotonic(), len(observations.values)
     for s in range(size):
-        posterior, more = _answer(model, targets, s, noise_std, method)
+        o = targets.sets.observations[s : s + 1]
+        posterior = model.condition(o.locations, o.values, o.mask, noise_std)
         expansion = expansion or Expansion.of(posterior, targets)
         place = (targets.fields.name, "test", label, "model", method, trial, s)
         scores = score_set(posterior, expansion, targets, s, torch_generator(seed, *place))
-        rows += _rows(targets, what, s, scores | more)
+        rows += _rows(targets, what, s, scores)
         if (s + 1) % LOG_EVERY == 0 or s + 1 == size:
             elapsed = time.monotonic() - start
             LOG.info("%s, trial %d: set %d of %d, %.0f s", method, trial, s + 1, size, elapsed)
     return rows
-
-
-def _answer(
-    model: Predictor,
-    targets: ScoringTargets,
-    s: int,
-    noise_std: float,
-    method: str,
-) -> tuple[Posterior, dict[str, float]]:
-    """Return the posterior of the target given set `s`, and what is known of how it was made."""
-    o = targets.sets.observations[s : s + 1]
-    inputs = o.locations, o.values, o.mask, noise_std
-    if not targets.joint or isinstance(model, SensorFree):
-        return model.condition(*inputs), {}
-    jointly = getattr(model, "condition_jointly", None)
-    if jointly is None:
-        raise ConfigError(f"method {method!r} has no joint law of input and output to be scored")
-    u = targets.sets.outputs
-    if u is None:
-        dim = targets.fields.output.grid.dim
-        u = Sensors(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
-    else:
-        u = u[s : s + 1]
-    joint = jointly(
-        (*_without_padding(o), noise_std),
-        (*_without_padding(u), targets.sets.output_noise_std),
-    )
-    posterior = joint.input if targets.config.target == "input" else joint.output
-    size = float(joint.effective_size[0])
-    return posterior, {"effective_size": size} if math.isfinite(size) else {}
-
-
-def _without_padding(observations: Sensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Return locations, values and mask of one set."""
-    o, used = observations, observations.mask[0]
-    return o.locations[:, used], o.values[:, used], o.mask[:, used]
 
 
 def _rows(

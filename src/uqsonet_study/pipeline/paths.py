@@ -1,7 +1,7 @@
 """Names of files: each says all that another file of its kind may not share.
 
     data/{problem}.h5                                        functions; .json says what they took
-    sensors/{problem}/{layout}.h5                            of the output: output-{layout}
+    sensors/{problem}/{layout}.h5
     reference/{problem}/{layout}/{noise}/{evaluation}.h5     posteriors of observation sets
     train/{problem}/{recipe}/{method}-N{pairs}/trial{trial}  .safetensors; .csv is the log
     law/{problem}/{recipe}/{method}-N{pairs}-{layout}-{noise}/trial{trial}
@@ -68,25 +68,15 @@ class Paths:
         """Return the file of sensor layouts."""
         return f"{self.results}/sensors/{case.problem}/{layout_name(case.sensors)}.h5"
 
-    def output_layouts(self, case: Case) -> str | None:
-        """Return the file of layouts of the output's sensors, where there are any."""
-        if case.output_sensors is None:
-            return None
-        name = layout_name(case.output_sensors)
-        return f"{self.results}/sensors/{case.problem}/output-{name}.h5"
-
     def reference(self, case: Case, evaluation: Evaluation) -> str:
-        """Return the file of reference posteriors; trainings are judged without output sensors."""
+        """Return the file of reference posteriors."""
         noise = f"noise{case.noise_std:g}"
-        if case.output_sensors is not None and evaluation != "validation":
-            noise += f"-out{case.output_noise:g}-{layout_name(case.output_sensors)}"
         own = self.config.evaluation_of(case.name, evaluation)
         shared, name = self.config.evaluations[evaluation], str(evaluation)
         for key, word in (
             ("sets", "sets"),
             ("reference_samples", "samples"),
             ("estimator", ""),
-            ("target", "of_"),
         ):
             if getattr(own, key) != getattr(shared, key):
                 name += f"-{word}{getattr(own, key)}"

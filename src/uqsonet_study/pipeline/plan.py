@@ -97,17 +97,10 @@ class Plan:
     def _add(self, case: Case) -> None:
         config, paths, noise = self.config, self.paths, {"noise_std": case.noise_std}
         self._once(paths.layouts(case), case, case.sensors.model_dump(mode="json"))
-        outputs: dict[str, Any] = {}
-        if case.output_sensors is not None:
-            sensors = case.output_sensors.model_dump(mode="json")
-            self._once(str(paths.output_layouts(case)), case, sensors)
-            pairs = config.experiments[case.experiment].count_pairs
-            outputs = {"count_pairs": pairs, "output_noise": case.output_noise}
         labels: tuple[Evaluation, ...] = ("validation", *case.evaluations)
         for label in labels:
             used = config.evaluation_of(case.name, label)
             told = {"config": used.model_dump(mode="json", exclude={"model_samples"})} | noise
-            told |= outputs if label != "validation" else {}
             self._once(paths.reference(case, label), case, told)
         for method in case.methods:
             self.model(case, method)
@@ -460,7 +453,7 @@ class Plan:
         """Return all that selected cases compute: what lies beside it is of other runs."""
         paths, found = self.paths, set[str | None]()
         for case in self.config.cases_of(self.config.selected):
-            found |= {paths.data(case.problem), paths.layouts(case), paths.output_layouts(case)}
+            found |= {paths.data(case.problem), paths.layouts(case)}
             for method in case.methods:
                 found |= {*paths.trained(case, method, "csv"), *paths.laws(case, method, "csv")}
                 judged, _ = self.made[paths.training(case, method)]

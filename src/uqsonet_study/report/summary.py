@@ -145,15 +145,12 @@ def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame
         found = counts.get((label, method), pd.Series(dtype=int))
         for metric in dict.fromkeys(["err_mean", *found.index]):
             size = found.get(metric, 0)
-            if size != wanted and metric not in MAY_LACK:
+            if size != wanted:
                 raise DataError(
                     f"{where}: {label}: {size} scores of {metric} of {method!r}, expected {wanted} "
                     f"({trials} trials, {len(case.counts)} counts, {sets[label]} sets)"
                 )
     return scores
-
-
-MAY_LACK = {"effective_size"}  # metrics that some answers have not
 
 
 def read_numbers(path: Path, columns: Sequence[str], *finite: str) -> pd.DataFrame:

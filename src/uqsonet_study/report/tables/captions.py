@@ -98,6 +98,6 @@ def _test(config: Config, case: Case, label: TestEvaluation) -> str:
     if used.estimator == "none":
         true = "errors of the mean against true functions, as there is no reference"
         return f"{start} ({true}; {drawn} samples of a model)"
-    kind = {"reduced": "variance-reduced ", "chains": "Markov-chain "}.get(used.estimator, "")
+    kind = "variance-reduced " if used.estimator == "reduced" else ""
     samples = f"{integer(used.reference_samples)} samples of the {kind}reference"
     return f"{start} ({samples}, {drawn} of a model)"
