@@ -96,11 +96,6 @@ def steps() -> dict[str, Step]:
             f"{place}/placement/[!s]*.csv": FOLDER / "placement/layouts",
         },
     )
-    compared = "results/benchmark/benchmark/table"
-    found["benchmark"] = Step(
-        (pipeline("config/benchmark.yaml", f"{compared}.tex"),),
-        copies=dict.fromkeys((f"{compared}.csv", f"{compared}.tex"), FOLDER / "benchmark"),
-    )
     asked = {"poisson": "--cases 50 --pairs 4000", "darcy": "--cases 3 --pairs 1000"}
     found["posterior"] = Step(
         tuple(

@@ -38,7 +38,7 @@ def changed(path: str, value: object, base: dict | None = None) -> dict:
 OVERLAYS = {path.stem: path for path in sorted((ROOT / "config").glob("*.yaml"))}
 MERGED = {name: merge(BASE, yaml.safe_load(path.read_text())) for name, path in OVERLAYS.items()}
 OWN, LAWS = MERGED["own_data"], MERGED["any_law"]
-SHIPPED, BENCHMARK = MERGED["placement"], MERGED["benchmark"]
+SHIPPED = MERGED["placement"]
 PLACES = merge(SHIPPED, {"tables": {"placement": {"shipped": False}}})
 
 RECIPE = "recipes.tuned.diffusion1d.vidon"
@@ -135,7 +135,6 @@ WRONG = [
     (LAWS, "figures.any-law-mixture.count", 3, r"\[3\] not among experiments.mixture1d.sensors"),
     (PLACES, f"{PLACEMENT}.method", "mine", rf"\['mine'\] not among {ONE}.methods"),
     (PLACES, f"{PLACEMENT}.samples_of", {"poisson": 9}, r"\['poisson'\] not among its exper"),
-    (BENCHMARK, "benchmark.problems.darcy.experiment", "darcy12", "did you mean 'darcy128'"),
     # Limits between sections.
     (BASE, f"{ONE}.training", 30_000, "30000 exceeds the 20000 training"),
     (BASE, "evaluations.precise.sets", 10_000, "sets = 10000 exceeds the 200 test"),
@@ -151,7 +150,6 @@ WRONG = [
     (PLACES, "tables.again", {"layout": "placement", "experiments": ["diffusion1d"]}, "one table"),
     (LAWS, "recipes.tuned.mixture1d.uqsonet.network", {"architecture": "attention"}, "laws are"),
     (LAWS, "experiments.student1d.problem", "mixture1d", "any-law: a problem has one panel"),
-    (BENCHMARK, "benchmark.problems.darcy.experiment", "poisson2d", "method auto"),
     # Own data.
     (OWN, f"{DARCY}.inptu", "a", f"{DARCY}.inptu: unknown key"),
     (OWN, DARCY, {"file": "a.npz", "input": "a"}, f"{DARCY}.output"),

@@ -176,7 +176,7 @@ rule page:
     params:
         told=lambda w: Told(
             config=CONFIG.model_dump(
-                mode="json", exclude={"jobs", "results", "benchmark"}
+                mode="json", exclude={"jobs", "results"}
             ),
             captions={figure: list(caption(CONFIG, figure)) for figure in FIGURES},
             code=code("page"),

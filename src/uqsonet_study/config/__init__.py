@@ -8,7 +8,6 @@ imports torch or NumPy because the workflow reads it at every start.
 from uqsonet.networks.config import AttentionNetwork, AttentionPriorNetwork, KarhunenLoeveSetNetwork
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.settings import TrainingConfig
-from uqsonet_study.config.benchmark import BenchmarkConfig, BenchmarkProblem, CorrectionConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig, ReferenceConfig
 from uqsonet_study.config.experiments import (
     BASELINES,

@@ -10,6 +10,8 @@ from uqsonet.operator.config import LOCAL, KarhunenLoeveNetwork, Name, Section
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet_study.config.networks import MethodConfig
 
+AUTO = "auto"  # the law that is chosen among all
+
 
 def has_law(network: object) -> TypeGuard[KarhunenLoeveNetwork]:
     """Tell whether a network stands for an operator that serves any law of the input."""

@@ -10,7 +10,6 @@ from pydantic import Field, field_validator, model_validator
 
 from uqsonet.errors import nearest
 from uqsonet.operator.config import Name, Section
-from uqsonet_study.config.benchmark import AUTO, BenchmarkConfig
 from uqsonet_study.config.evaluations import Evaluation, EvaluationConfig
 from uqsonet_study.config.experiments import Case, ExperimentConfig, ProblemConfig, cases_of
 from uqsonet_study.config.jobs import JobsConfig
@@ -56,8 +55,6 @@ KEPT = (
 class Config(Section):
     """The whole configuration."""
 
-    later = ("benchmark",)
-
     results: str = Field(
         default="results",
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_][A-Za-z0-9_-]*)*$",
@@ -91,9 +88,6 @@ class Config(Section):
         "intervals. All three must be there."
     )
     jobs: JobsConfig = JobsConfig()
-    benchmark: BenchmarkConfig | None = Field(
-        default=None, description="The comparison with published figures; null: none."
-    )
 
     @field_validator("results")
     @classmethod
@@ -276,15 +270,6 @@ class Config(Section):
             for name, output in outputs.items():
                 _require_among(f"{kind}.{name}", output.experiments, self.experiments, known)
                 self._check_output(f"{kind}.{name}", output)
-        for name, one in (self.benchmark.problems if self.benchmark else {}).items():
-            where, used = f"benchmark.problems.{name}.experiment", one.experiment
-            if used is None:
-                continue
-            if (found := self.cases.get(used)) is None or AUTO not in found.methods:
-                hint = nearest(used, self.experiments)
-                raise ValueError(f"{where}: {used!r} is no experiment with the method {AUTO}{hint}")
-            if found.problem != one.problem:
-                raise ValueError(f"{where}: {used!r} is about {found.problem}, not {one.problem}")
         return self
 
     def _check_experiment(self, where: str, experiment: ExperimentConfig) -> None:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config.benchmark import AUTO
+from uqsonet_study.config.recipes import AUTO
 
 PACKAGES = ("uqsonet", "uqsonet_study")
 CODE = (".py", ".pyc", ".safetensors")

@@ -12,7 +12,6 @@ from typing import Any
 
 from uqsonet.errors import ConfigError
 from uqsonet_study.config import Case, Config, Evaluation, LearningFigure, PlacementTable
-from uqsonet_study.config.benchmark import AUTO
 from uqsonet_study.pipeline.edits import SOURCES, law_modules, model_module, require_problem
 from uqsonet_study.pipeline.paths import Paths
 
@@ -416,9 +415,7 @@ class Plan:
         nothing but these experiments: the scorecard's.
         """
         kept = experiments or self.config.selected
-        whole = self.config.model_dump(
-            mode="json", exclude={"jobs", "results", "select", "benchmark"}
-        )
+        whole = self.config.model_dump(mode="json", exclude={"jobs", "results", "select"})
         declared = {e: whole["experiments"][e] for e in kept}
         problems = sorted({e["problem"] for e in declared.values()})
         shown = {table} if table else set[str]() if experiments else set(self.tables())
@@ -432,22 +429,6 @@ class Plan:
             "tables": {n: _among(v, kept) for n, v in whole["tables"].items() if n in shown},
             "figures": {n: v for n, v in whole["figures"].items() if n == figure},
         }
-
-    def benchmark(self, name: str) -> dict[str, Any]:
-        """Return the configuration of a benchmark's problem."""
-        found = self.config.benchmark
-        assert found is not None
-        shared = found.model_dump(mode="json", exclude={"published", "problems"})
-        own = found.problems[name].model_dump(mode="json", exclude={"pairs"}, exclude_none=True)
-        return shared | own
-
-    def benchmark_weights(self, name: str, pairs: int) -> list[str]:
-        """Return the file of the operator and law that a benchmark's job may answer with."""
-        assert self.config.benchmark is not None
-        used = self.config.benchmark.problems[name].experiment
-        if used is None or self.config.cases[used].training != pairs:
-            return []
-        return self.paths.weights(self.config.cases[used], AUTO)[:1]
 
     def files(self) -> set[str]:
         """Return all that selected cases compute: what lies beside it is of other runs."""

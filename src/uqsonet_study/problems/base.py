@@ -63,8 +63,6 @@ class Problem(ABC):
     """Training sees every `output_stride`-th point of the output grid along each axis."""
     zero_boundary: bool = False  # whether u vanishes on the boundary
     jumps: bool = False  # whether u jumps: its law is more than its moments
-    shifts: tuple[int, int] = (0, 0)
-    """A direction of the periodic plane along which a shifted pair is a pair, if there is one."""
     block: int = 1000
     """Functions drawn and solved at a time, so that they stay in the processor's cache."""
 
@@ -176,16 +174,6 @@ class Problem(ABC):
         The identity comes first. They act on the unobserved input and on u together.
         """
         return [torch.arange(self.grid.size)]
-
-    def images(self, fields: Tensor, number: int) -> Tensor:
-        """Return images (number N, n) of inputs or outputs (N, n), the fields themselves first.
-
-        They are made by maps that the operator commutes with and that leave the law of the inputs
-        as it is, so images of a pair are a pair.
-        """
-        if number > 1:
-            raise ConfigError(f"{self.name}: no images of its pairs are known, found {number}")
-        return fields
 
     @property
     def fields(self) -> OperatorFields:

@@ -14,7 +14,6 @@ from uqsonet.errors import DataError
 from uqsonet.operator.file import read_weights, shipped
 from uqsonet_study.config import BASELINES
 from uqsonet_study.problems import get_problem
-from uqsonet_study.report.benchmark import as_markdown
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.page import HEADINGS, KINDS, load_interpretations
 from uqsonet_study.report.paper import paper_cells
@@ -501,7 +500,6 @@ def published_tables(folder: Path) -> dict[str, dict[str, str]]:
         document: {name: markdown(table) for name, table in tables.items()}
         for document, tables in found.items()
     }
-    printed["docs/benchmarks.md"]["benchmark"] = as_markdown(read("benchmark/table"))
     return printed
 
 
