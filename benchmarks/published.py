@@ -84,18 +84,6 @@ def steps() -> dict[str, Step]:
     targets = f"{share}/tables/all.tex", f"{share}/scorecard.csv"
     command = pipeline("config/paper.yaml config/paper_share.yaml", *targets)
     found["paper_share"] = Step((command,), (share, FOLDER / "paper_share"))
-    place = "results/places"
-    places = [f"{place}/{kind}/placement" for kind in ("tables", "figures")]
-    found["placement"] = Step(
-        (pipeline("config/placement.yaml", f"{places[0]}.tex", f"{places[1]}.pdf"),),
-        copies={
-            f"{places[0]}.csv": FOLDER / "placement",
-            f"{places[0]}.tex": FOLDER / "placement",
-            f"{places[1]}.png": FOLDER / "placement",
-            f"{place}/placement/scores.csv": FOLDER / "placement",
-            f"{place}/placement/[!s]*.csv": FOLDER / "placement/layouts",
-        },
-    )
     asked = {"poisson": "--cases 50 --pairs 4000", "darcy": "--cases 3 --pairs 1000"}
     found["posterior"] = Step(
         tuple(

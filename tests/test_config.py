@@ -10,7 +10,6 @@ import yaml
 from uqsonet.errors import ConfigError
 from uqsonet_study.cli import read_config
 from uqsonet_study.config import SensorsConfig, json_schema, load_config
-from uqsonet_study.pipeline import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE = yaml.safe_load((ROOT / "config.yaml").read_text())
@@ -38,8 +37,6 @@ def changed(path: str, value: object, base: dict | None = None) -> dict:
 OVERLAYS = {path.stem: path for path in sorted((ROOT / "config").glob("*.yaml"))}
 MERGED = {name: merge(BASE, yaml.safe_load(path.read_text())) for name, path in OVERLAYS.items()}
 OWN, LAWS = MERGED["own_data"], MERGED["any_law"]
-SHIPPED = MERGED["placement"]
-PLACES = merge(SHIPPED, {"tables": {"placement": {"shipped": False}}})
 
 RECIPE = "recipes.tuned.diffusion1d.vidon"
 FIXED_BATCHES = BASE["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"] | {
@@ -49,7 +46,6 @@ FIXED_BATCHES = BASE["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"] | {
 ONE = "experiments.diffusion1d"
 FIXED = "experiments.bounded1d.sensors"
 AUTO = "recipes.tuned.mixture1d.auto"
-PLACEMENT = "tables.placement"
 DARCY = "problems.darcy.data"
 
 
@@ -133,8 +129,6 @@ WRONG = [
     (BASE, "figures.1d-pde-plot.counts", [99], r"figures.1d-pde-plot: \[99\] not among"),
     (LAWS, f"{AUTO}.law_of", "auto", "'auto' is a law of 'auto', itself a law"),
     (LAWS, "figures.any-law-mixture.count", 3, r"\[3\] not among experiments.mixture1d.sensors"),
-    (PLACES, f"{PLACEMENT}.method", "mine", rf"\['mine'\] not among {ONE}.methods"),
-    (PLACES, f"{PLACEMENT}.samples_of", {"poisson": 9}, r"\['poisson'\] not among its exper"),
     # Limits between sections.
     (BASE, f"{ONE}.training", 30_000, "30000 exceeds the 20000 training"),
     (BASE, "evaluations.precise.sets", 10_000, "sets = 10000 exceeds the 200 test"),
@@ -144,10 +138,6 @@ WRONG = [
     (BASE, "tables.1d-pde-error.experiments", ["diffusion1d", "poisson2d"], "of several problems"),
     (BASE, "tables.1d-pde-error.experiments", ["diffusion1d_size"], "are sweeps"),
     (BASE, "figures.1d-sde-compare.errors", "diffusion1d", "no sweep.training"),
-    (PLACES, f"{PLACEMENT}.functions", 201, "functions = 201 exceeds the 200 test functions"),
-    (PLACES, f"{PLACEMENT}.experiments", ["diffusion1d_noise"], "have several cases, one is shown"),
-    (PLACES, f"{PLACEMENT}.method", "vidon", "has the architecture karhunen_loeve_set"),
-    (PLACES, "tables.again", {"layout": "placement", "experiments": ["diffusion1d"]}, "one table"),
     (LAWS, "recipes.tuned.mixture1d.uqsonet.network", {"architecture": "attention"}, "laws are"),
     (LAWS, "experiments.student1d.problem", "mixture1d", "any-law: a problem has one panel"),
     # Own data.
@@ -281,17 +271,6 @@ def test_an_experiment_has_its_own_sets_and_samples():
     assert found.estimator == "monte_carlo"
     assert config.evaluation_of("darcy128", "validation").estimator == "none"
     assert config.has_reference("darcy128")
-
-
-def test_places_by_shipped_operators_ask_for_no_training():
-    plan, other = Plan(load_config(SHIPPED)), Plan(load_config(PLACES))
-    first, *others = plan.placed()
-    assert len(others) == 4 and Path(plan.placement(first)[1][0]).name == "diffusion1d.safetensors"
-    assert "/train/" in other.placement(other.placed()[0])[1][0]
-    table = {"layout": "placement", "shipped": True, "experiments": ["binary1d"]}
-    other = merge(LAWS, {"tables": {"p": table}})
-    with pytest.raises(ConfigError, match=r"tables: shipped: .*binary1d\.safetensors: No"):
-        Plan(load_config(other))
 
 
 def test_an_overlay_changes_no_other_place_of_an_alias(tmp_path: Path) -> None:

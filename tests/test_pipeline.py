@@ -109,7 +109,7 @@ def test_a_digest_follows_imports_and_scripts(tmp_path: Path) -> None:
         sources.digest(modules=["uqsonet.elsewhere"])
 
 
-RULES = ("simulate", "sensors", "reference", "law", "evaluate", "inference", "placement", "table")
+RULES = ("simulate", "sensors", "reference", "law", "evaluate", "inference", "table")
 
 
 class Copy:
@@ -126,7 +126,7 @@ class Copy:
     def digests(self, sources: Sources) -> dict[str, str]:
         """Return the digest of every rule's script, of training by model."""
         scripts = ROOT / "workflow/scripts"
-        of = ("simulate", "sensors", "reference", "placement")
+        of = ("simulate", "sensors", "reference")
         found = {
             rule: sources.digest([scripts / f"{rule}.py"], [PROBLEM] if rule in of else [])
             for rule in RULES
@@ -206,7 +206,7 @@ def test_an_edit_of_a_model_trains_it_anew_and_nothing_else(copy: Copy) -> None:
 def test_an_edit_beside_trainings_plans_what_it_changes_and_nothing_else(copy: Copy) -> None:
     trainings = {f"train {name}" for name in MODEL_OF}
     solver = copy.changed((SOLVER, added))
-    assert {"simulate", "reference", "placement"} <= solver
+    assert {"simulate", "reference"} <= solver
     assert not trainings & solver and "evaluate" not in solver
     assert {"law", "evaluate", "a law"} <= copy.changed((LAW, added))
     # Laws are imported by name.

@@ -30,7 +30,6 @@ from uqsonet_study.report.provenance import stage_costs
 KEPT = (
     "config.json",
     "scores.csv",
-    "placement/scores.csv",
     "data/*.json",
     "tables/*.csv",
     "tables/*.tex",

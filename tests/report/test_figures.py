@@ -382,7 +382,6 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "sweeps": scored.draw_sweeps,
     "calibration": scored.draw_calibration,
     "learning": scored.draw_learning,
-    "places": scored.draw_places,
     "training": scored.draw_training,
 }
 

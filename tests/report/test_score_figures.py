@@ -18,9 +18,8 @@ from tests.report.conftest import make_config, make_summary, overlay, whole_conf
 from uqsonet.errors import ConfigError, DataError
 from uqsonet_study.config import BASELINES
 from uqsonet_study.pipeline import Plan, flat
-from uqsonet_study.report.figures import calibration, compare, learning, placement, training
+from uqsonet_study.report.figures import calibration, compare, learning, training
 from uqsonet_study.report.figures.style import styled
-from uqsonet_study.report.place_scores import STRATEGIES
 
 METRICS = ("err_mean", "err_std")
 
@@ -147,28 +146,6 @@ def test_a_wrong_declaration_of_learning_is_refused(tmp_path: Path) -> None:
         path.write_text(f"figures: {{learning: {{{change}}}}}\n")
         with pytest.raises(ConfigError, match=words):
             overlay("learning", path)
-
-
-def draw_places(folder: Path) -> Figure:
-    """Draw places by synthetic scores of all problems."""
-    config = overlay("placement")
-    cases = config.cases_of(config.figures["placement"].experiments)
-    places = product([case.problem for case in cases], STRATEGIES, (1, 4))
-    scores = pd.DataFrame(places, columns=pd.Index(["problem", "strategy", "sensors"]))
-    scores = scores.assign(std=1 / (1.0 + np.arange(len(scores))))
-    scores.to_csv(folder / "scores.csv", index=False)
-    with styled():
-        files = {"scores": [str(folder / "scores.csv")]}
-        return placement.draw(config, "placement", files)
-
-
-def test_places_are_drawn_by_strategy(tmp_path: Path) -> None:
-    figure = draw_places(tmp_path)
-    scores = pd.read_csv(tmp_path / "scores.csv").set_index(["problem", "strategy"])
-    for axes, problem in zip(figure.axes, scores.index.unique("problem"), strict=False):
-        for strategy in ("greedy", "random", "space_filling", "worst"):
-            line = scores.loc[(problem, strategy)]
-            require_line(axes, line["sensors"], line["std"])
 
 
 HEAD = "trial,iteration,seconds,learning_rate,loss,reconstruction,"

@@ -23,12 +23,10 @@ from uqsonet_study.pipeline import Plan, flat
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.law_scores import law_name
 from uqsonet_study.report.names import method_title
-from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
-from uqsonet_study.report.place_scores import STRATEGIES
 from uqsonet_study.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
-OVERLAYS = "ablation", "any-law", "placement"
+OVERLAYS = "ablation", "any-law"
 """Tables that the default run does not have, but a file of `config/`."""
 
 ERRORS = {
@@ -77,15 +75,12 @@ def inputs_of(config: Config, name: str, folder: Path) -> dict[str, Any]:
     if table.layout == "networks":
         return {}
     number, rows = count(1), []
-    columns = LAW_COLUMNS if table.layout == "laws" else PLACE_COLUMNS
     for case in cases:
         laws = [*BASELINES, *(law_name(config, case.experiment, m) for m in case.methods)]
         places = product([case.problem], laws, case.counts)
-        if table.layout == "placement":
-            places = product([case.problem], table.counts, STRATEGIES)
         for place in places:
-            rows.append((*place, *(1 + 0.618034 * next(number) % 9 for _ in columns[3:])))
-    return {"scores": [write_rows(folder / f"{name}-scores.csv", columns, rows)]}
+            rows.append((*place, *(1 + 0.618034 * next(number) % 9 for _ in LAW_COLUMNS[3:])))
+    return {"scores": [write_rows(folder / f"{name}-scores.csv", LAW_COLUMNS, rows)]}
 
 
 def logs_of(config: Config, case: Case, folder: Path) -> dict[str, list[Path]]:
@@ -294,14 +289,6 @@ def test_laws_stand_beside_baselines_and_floor(tables: Path) -> None:
     assert found.to_dict() == pytest.approx(given.loc["auto", found.index].to_dict())
 
 
-def test_places_stand_by_strategy(tables: Path) -> None:
-    given = pd.read_csv(tables / "placement-scores.csv").query("problem == 'diffusion1d'")
-    given, cells = given[given["sensors"] == 8].set_index("strategy"), cells_of(tables, "placement")
-    for strategy, std in given["std"].items():
-        best = "*" if std == given["std"].drop(["random_low", "random_high"]).min() else ""
-        assert cells["(a)", STRATEGIES[str(strategy)], "m = 8"] == f"{best}{std:.2f}{best}"
-
-
 def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> None:
     table = pd.read_csv(tables / "ablation.csv").set_index(["experiment", "metric"])
     row = table.loc[("diffusion1d_tuned", "skill_mean")]
@@ -351,16 +338,14 @@ def test_what_no_table_is_made_of_is_refused(config: Config, tmp_path: Path) -> 
         path.write_text(content)
         with pytest.raises(DataError, match=words):
             write(config_of(name), tmp_path, name, logs={place: {"uqsonet": [path]}})
-    for name, column, value, missing in (
-        ("any-law", "law", "auto", "no 'auto' of mixture1d with 1 sensors"),
-        ("placement", "strategy", "greedy", "no 'greedy' of diffusion1d with 1 sensors"),
-    ):
-        given = pd.read_csv(*inputs_of(config_of(name), name, tmp_path)["scores"])
-        fewer = given[given[column] != value], given.drop(columns=column)
-        for scores, words in zip(fewer, (missing, f"lacks {column}"), strict=True):
-            scores.to_csv(path, index=False)
-            with pytest.raises(DataError, match=words):
-                write(config_of(name), tmp_path, name, scores=[path])
+    name = "any-law"
+    given = pd.read_csv(*inputs_of(config_of(name), name, tmp_path)["scores"])
+    fewer = given[given["law"] != "auto"], given.drop(columns="law")
+    missing = "no 'auto' of mixture1d with 1 sensors", "lacks law"
+    for scores, words in zip(fewer, missing, strict=True):
+        scores.to_csv(path, index=False)
+        with pytest.raises(DataError, match=words):
+            write(config_of(name), tmp_path, name, scores=[path])
 
 
 def test_all_tables_stand_in_one_document(tables: Path, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ WITH_LAWS = {
     "recipes": {"tuned": {"diffusion1d": {"auto": {"law_of": "uqsonet"}}}},
     "tables": {
         "laws": {"layout": "laws", "experiments": ["diffusion1d"]},
-        "placement": {"layout": "placement", "experiments": ["diffusion1d"]},
     },
 }
 """What no problem of the paper has, so that every rule has a job."""
@@ -81,7 +80,7 @@ def test_every_rule_says_time_and_memory(submitted: str) -> None:
 def test_what_computes_is_submitted_one_by_one_and_the_rest_in_groups(submitted: str) -> None:
     groups = dict(entry.split("=") for entry in profile("slurm")["groups"])
     rules = {rule for rule, _ in blocks(submitted)}
-    alone = {"simulate", "reference", "train", "law", "evaluate", "placement"}
+    alone = {"simulate", "reference", "train", "law", "evaluate"}
     assert rules - set(groups) - LOCAL == alone and set(groups) <= rules
     # One job each: of the report because all of it hangs together.
     for group in set(groups.values()):

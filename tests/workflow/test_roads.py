@@ -1,4 +1,4 @@
-"""What users do with the workflow: own data, laws of the input, both sides, places of sensors."""
+"""What users do with the workflow: own data, laws of the input."""
 
 import json
 from collections.abc import Callable
@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.workflow.conftest import SMOKE, Project, fresh_copy, jobs, read
+from tests.workflow.conftest import Project, fresh_copy, jobs, read
 from uqsonet.operator.file import load
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study.config import BASELINES
 from uqsonet_study.reference.files import Reference, load_sets
-from uqsonet_study.report.place_scores import STRATEGIES
 
 pytestmark = [pytest.mark.dag, pytest.mark.timeout(0)]
 Run = Callable[..., str]
@@ -152,30 +151,3 @@ def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
     text = result.stdout + result.stderr
     assert result.returncode != 0 and "Traceback" not in text and "Job stats" not in text
     assert "problems.membrane.data: runs.npz" in text and "laod" in text
-
-
-def test_greedy_places_leave_less_than_others(project: Project, run: Run) -> None:
-    shown = ["diffusion1d", "elliptic_sde1d_more"]
-    asked = {"shipped": False, "counts": [1, 4, 8], "random": 8, "functions": 2, "samples": 60}
-    overlay = {
-        "results": str(SMOKE),
-        "select": shown,
-        "tables": {"placement": asked},
-        "figures": {"placement": {"experiments": shown}},
-    }
-    wanted = [str(SMOKE / "tables/placement.tex"), str(SMOKE / "figures/placement.pdf")]
-    one_each = {"jobs": {"together": False}} | overlay
-    run("config/smoke.yaml", "config/placement.yaml", one_each, flags=("--", *wanted))
-    folder = project.path / SMOKE
-    scores = pd.read_csv(folder / "placement/scores.csv")
-    assert len(scores) == 2 * 3 * len(STRATEGIES) and scores["std"].min() > 0
-    at = scores.set_index(["problem", "strategy", "sensors"])["std"]
-    for m in (1, 4, 8):
-        for problem in ("diffusion1d", "elliptic_sde1d"):
-            low, high = at[problem, "random_low", m], at[problem, "random_high", m]
-            assert low <= at[problem, "random", m] <= high
-        assert at["diffusion1d", "greedy", m] < at["diffusion1d", "random_low", m]
-    assert at["diffusion1d", "greedy", 8] < at["diffusion1d", "greedy", 1]
-    assert at["diffusion1d", "greedy", 8] < at["diffusion1d", "worst", 8]
-    assert "space-filling" in (folder / "tables/placement.tex").read_text()
-    assert (folder / "figures/placement.pdf").stat().st_size > 5000

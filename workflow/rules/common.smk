@@ -71,23 +71,3 @@ def trials(kind, w):
     """Return the case that trials are made for, and what defines them: it says what judges a
     training, and for which sensors and noise a law is fitted."""
     return made(kind, w.problem, w.recipe, f"{w.method}-N{w.pairs}{w.more}")
-
-
-def places(wildcards):
-    """Return what scores of places are made from."""
-    case = CONFIG.cases[wildcards.case]
-    table = PLAN.placement(case)[0]
-    return {
-        "problem": case.problem,
-        "functions": table.functions_of.get(case.experiment, table.functions),
-        "samples": table.samples_of.get(case.experiment, table.samples),
-        "counts": table.counts,
-        "random": table.random,
-        "margin": table.margin,
-        "noise_std": case.noise_std,
-        "code": code(
-            "placement",
-            *problem_modules([case.problem]),
-            *([] if table.shipped else PLAN.models(case, table.method)),
-        ),
-    }

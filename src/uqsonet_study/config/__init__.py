@@ -27,8 +27,6 @@ from uqsonet_study.config.outputs import (
     ErrorTable,
     LawFigure,
     LearningFigure,
-    PlacementFigure,
-    PlacementTable,
     PosteriorFigure,
     ScoreTable,
     SpectraFigure,

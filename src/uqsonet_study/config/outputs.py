@@ -133,46 +133,8 @@ class LawTable(Output):
     experiments: Experiments
 
 
-class PlacementTable(Output):
-    """Spread of the reference posterior by where sensors stand, a panel a problem.
-
-    What it shows stands in `placement/scores.csv` of the results.
-    """
-
-    one_case: ClassVar[bool] = True
-    across: ClassVar[bool] = True
-
-    layout: Literal["placement"]
-    experiments: Experiments
-    counts: Counts = Field(default=[1, 2, 3, 4, 6, 8], description="Numbers of sensors.")
-    random: int = Field(default=32, ge=1, le=10_000, description="Random layouts.")
-    margin: float = Field(
-        default=0.0, ge=0, allow_inf_nan=False, description="Least distance from the boundary."
-    )
-    method: Name = Field(default="uqsonet", description="Its first trial chooses places.")
-    shipped: bool = Field(
-        default=False,
-        description="Operators that come with the package choose places; nothing is trained.",
-    )
-    functions: int = Field(default=8, ge=1, description="Test functions.")
-    samples: int = Field(default=200, ge=2, description="Samples of a reference posterior.")
-    functions_of: dict[Name, Annotated[int, Field(ge=1)]] = Field(
-        default={}, description="Experiment -> functions, where a posterior costs more or less."
-    )
-    samples_of: dict[Name, Annotated[int, Field(ge=2)]] = Field(
-        default={}, description="Experiment -> samples, where a solve costs more or less."
-    )
-
-
 TableConfig = Annotated[
-    ErrorTable
-    | BandTable
-    | NetworkTable
-    | CostTable
-    | AblationTable
-    | ScoreTable
-    | LawTable
-    | PlacementTable,
+    ErrorTable | BandTable | NetworkTable | CostTable | AblationTable | ScoreTable | LawTable,
     Field(discriminator="layout"),
 ]
 
@@ -272,16 +234,6 @@ class LawFigure(Output):
         return [self.experiment]
 
 
-class PlacementFigure(Output):
-    """Spread of the reference posterior against the number of sensors, a panel an experiment."""
-
-    one_case: ClassVar[bool] = True
-    across: ClassVar[bool] = True
-
-    layout: Literal["placement"]
-    experiments: Experiments = Field(description="All in the table of this layout.")
-
-
 class LearningFigure(Output):
     """Errors against training pairs and against core-minutes, a line for what was learned how.
 
@@ -310,7 +262,6 @@ FigureConfig = Annotated[
     | CalibrationFigure
     | SpectraFigure
     | LawFigure
-    | LearningFigure
-    | PlacementFigure,
+    | LearningFigure,
     Field(discriminator="layout"),
 ]

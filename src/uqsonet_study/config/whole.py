@@ -20,7 +20,6 @@ from uqsonet_study.config.outputs import (
     FigureConfig,
     LawTable,
     LearningFigure,
-    PlacementTable,
     SpectraFigure,
     TableConfig,
 )
@@ -363,36 +362,9 @@ class Config(Section):
                         f"{where}: {case.experiment} needs the method uqsonet, and samples in its "
                         f"references: evaluations.{label}.wasserstein"
                     )
-        elif isinstance(output, LawTable | PlacementTable):
+        elif isinstance(output, LawTable):
             if len(set(problems)) < len(problems):
                 raise ValueError(f"{where}: a problem has one panel, found {problems}")
-            if isinstance(output, PlacementTable):
-                self._check_places(where, output)
-
-    def _check_places(self, where: str, table: PlacementTable) -> None:
-        for key in ("functions_of", "samples_of"):
-            _require_among(
-                f"{where}.{key}", getattr(table, key), table.experiments, "its experiments"
-            )
-        if sum(isinstance(other, PlacementTable) for other in self.tables.values()) > 1:
-            raise ValueError(f"{where}: there is one placement/scores.csv, so one table of it")
-        for case in self.cases_of(table.experiments):
-            functions = table.functions_of.get(case.experiment, table.functions)
-            if functions > (there := self.problems[case.problem].test):
-                raise ValueError(
-                    f"{where}.functions = {functions} exceeds the {there} test functions of "
-                    f"problems.{case.problem}"
-                )
-            if table.shipped:
-                continue
-            methods = f"experiments.{case.experiment}.methods"
-            _require_among(where, [table.method], case.methods, methods)
-            network = self.method_of(case.name, table.method).network
-            if not has_law(network):
-                raise ValueError(
-                    f"{where}: {table.method!r} of {case.experiment} has the architecture "
-                    f"{network.architecture}; places are chosen by karhunen_loeve"
-                )
 
 
 def _listed(value: Any) -> list[Any]:

@@ -6,7 +6,7 @@
     train/{problem}/{recipe}/{method}-N{pairs}/trial{trial}  .safetensors; .csv is the log
     law/{problem}/{recipe}/{method}-N{pairs}-{layout}-{noise}/trial{trial}
     scores/{case}/{method}.{evaluation}.csv
-    inference/{case}.json, placement/{case}.csv, summary/{experiment}.csv
+    inference/{case}.json, summary/{experiment}.csv
 
 A layout is named by all of its keys that are no defaults: ``uniform-m1-10``. An evaluation is
 followed by what its experiment changes of it: ``precise-samples4000``. A training whose networks
@@ -132,10 +132,6 @@ class Paths:
     def inference(self, case: Case) -> str:
         """Return the file of measured times of an answer."""
         return f"{self.results}/inference/{case.name}.json"
-
-    def placement(self, case: Case) -> str:
-        """Return the file of scored places."""
-        return f"{self.results}/placement/{case.name}.csv"
 
     def base(self, case: Case, method: str) -> str:
         """Return the method that is trained: an ensemble's members, a law's operator, or itself."""

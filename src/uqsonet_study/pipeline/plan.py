@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config import Case, Config, Evaluation, LearningFigure, PlacementTable
-from uqsonet_study.pipeline.edits import SOURCES, law_modules, model_module, require_problem
+from uqsonet_study.config import Case, Config, Evaluation, LearningFigure
+from uqsonet_study.pipeline.edits import law_modules, model_module, require_problem
 from uqsonet_study.pipeline.paths import Paths
 
 UNTRAINED = "baselines"
 """What is scored without being trained: all baselines and the reference itself."""
-
-SHIPPED = SOURCES.root / "uqsonet/emulator/weights"
-"""Folder of the operators that come with the package."""
 
 
 class Told(dict[str, Any]):
@@ -88,10 +85,6 @@ class Plan:
             key=lambda c: (c.noise_std, -len(c.sensors.counts), self.paths.layouts(c), c.name),
         ):
             self._add(case)
-        for case in self.placed():
-            table, weights = self.placement(case)
-            if table.shipped:
-                file_digest(weights[0], "tables: shipped")
 
     def _add(self, case: Case) -> None:
         config, paths, noise = self.config, self.paths, {"noise_std": case.noise_std}
@@ -176,27 +169,13 @@ class Plan:
             found["weights"] = self.paths.weights(case, method)
         return found
 
-    def placement(self, case: Case) -> tuple[PlacementTable, list[str]]:
-        """Return the table that shows places of a case, and the weights that choose them."""
-        tables = [t for t in self.config.tables.values() if isinstance(t, PlacementTable)]
-        (table,) = [t for t in tables if case.experiment in t.experiments]
-        if table.shipped:
-            return table, [str(SHIPPED / f"{case.problem}.safetensors")]
-        return table, self.paths.weights(case, table.method)[:1]
-
-    def placed(self) -> list[Case]:
-        """Return the cases whose places are scored."""
-        tables = [t for n, t in self.config.tables.items() if t.layout == "placement"]
-        shown = {e for t in tables for e in t.experiments if e in self.config.selected}
-        return self.config.cases_of([e for e in self.config.experiments if e in shown])
-
     def tables(self) -> dict[str, list[str]]:
         """Return the tables of this run, each with those of its experiments that are selected.
 
         The paper's come first, whatever the order of configuration files.
         """
         found = self._outputs(self.config.tables, some=True)
-        others = ("ablation", "scores", "laws", "placement")
+        others = ("ablation", "scores", "laws")
         first = [name for name in found if self.config.tables[name].layout not in others]
         return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
@@ -279,8 +258,6 @@ class Plan:
             return {}
         if layout == "laws":
             return {"scores": [f"{results}/scores.csv"]}
-        if layout == "placement":
-            return {"scores": [f"{results}/placement/scores.csv"]}
         if layout not in ("costs", "ablation"):
             return {"summaries": [f"{results}/summary/{e}.csv" for e in experiments]}
         cases = self.config.cases_of(experiments)
@@ -385,8 +362,6 @@ class Plan:
             return self._picture_files(*name.rsplit("_", 1))
         if declared.layout in ("posterior", "spectra", "laws"):
             return {"panels": self.panels(name)}
-        if declared.layout == "placement":
-            return {"scores": [f"{self.config.results}/placement/scores.csv"]}
         found: dict[str, list[Any]] = {
             "summaries": [f"{self.config.results}/summary/{e}.csv" for e in declared.experiments]
         }

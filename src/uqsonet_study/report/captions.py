@@ -44,12 +44,6 @@ FIXED = {
         "Beside the learned set embedding stand laws of the input in closed form, regression on "
         "the pairs and the law without sensors.",
     ),
-    "placement": (
-        "Where sensors stand",
-        "Standard deviation of u under the reference posterior, mean over points and test "
-        "functions, against the number of sensors. Greedy and worst places are chosen by the "
-        "trained operator; the band holds the middle half of the random layouts.",
-    ),
     "spectra": (
         "Sample functions and their spectra",
         "Samples of the reference posterior and of UQ-SONet given the same sensors, in the plane "

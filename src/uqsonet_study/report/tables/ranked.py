@@ -1,20 +1,18 @@
-"""Tables of laws of the input and of where sensors stand: a panel a problem, the best in bold."""
+"""Tables of laws of the input: a panel a problem, the best in bold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Case, Config, PlacementTable
+from uqsonet_study.config import BASELINES, Case, Config
 from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
 from uqsonet_study.report.law_scores import ERRORS, LEVELS, law_name
 from uqsonet_study.report.names import FLOOR, METRICS, method_titles, problem_title
-from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
-from uqsonet_study.report.place_scores import STRATEGIES
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import tests
@@ -35,13 +33,13 @@ def laws_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataF
     for case in cases:
         laws = [law_name(config, case.experiment, method) for method in (*BASELINES, *case.methods)]
         where, places = about(name, config, case), product([*laws, FLOOR], case.counts)
-        numbers = _numbers(where, case, scores, "law", places, [*SHOWN])
+        numbers = _numbers(where, case, scores, places)
         crps = numbers.loc[numbers["metric"] == "crps", "value"].to_list()
         digits = dict.fromkeys(SHOWN, 1) | {"crps": digits_of(crps) if crps else 2}
         judged = (numbers["method"] != FLOOR) & ~numbers["metric"].str.startswith("cover")
         titles = {"metric": SHOWN, "sensors": {m: f"$m$ = {m}" for m in case.counts}}
         labels = method_titles(dict.fromkeys(numbers["method"]))
-        panels.append(_panel(case, numbers, judged, digits, titles, labels, "law"))
+        panels.append(_panel(case, numbers, judged, digits, titles, labels))
         records.append(numbers)
     caption = (
         "Relative errors of mean and std, and marginal $W_1$ over the mean std, in percent; CRPS "
@@ -53,53 +51,22 @@ def laws_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataF
     return table, pd.concat(records, ignore_index=True)
 
 
-def placement_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
-    """Return a table of the reference's spread by strategy, and its numbers in long form."""
-    cases, declared = shown_cases(config, name), config.tables[name]
-    assert isinstance(declared, PlacementTable)
-    scores = read_numbers(files["scores"][0], PLACE_COLUMNS).rename(columns={"std": "mean_std"})
-    titles = {"sensors": {m: f"$m$ = {m}" for m in declared.counts}}
-    panels, records = [], []
-    for case in cases:
-        where, places = about(name, config, case), product(STRATEGIES, declared.counts)
-        numbers = _numbers(where, case, scores, "strategy", places, ["mean_std"])
-        digits = {"mean_std": digits_of(numbers["value"].to_list())}
-        judged = pd.Series(~numbers["method"].isin(["random_low", "random_high"]))
-        panels.append(_panel(case, numbers, judged, digits, titles, STRATEGIES, "places"))
-        records.append(numbers[[*where, "metric", "unit", "method", "sensors", "value"]])
-    fewer = "".join(
-        f" ({problem_title(case.problem)}: {declared.functions_of[case.experiment]})"
-        for case in cases
-        if case.experiment in declared.functions_of
-    )
-    caption = (
-        "Standard deviation of u under the reference posterior, mean over points and test "
-        "functions. Greedy and worst places are chosen by the trained operator, which sees no test "
-        f"function; quartiles are over {declared.random} random layouts, means over "
-        f"{declared.functions} test functions{fewer}. Bold: the best strategy."
-    )
-    table = Table(name, "Places", "Where sensors stand.", caption, tuple(panels))
-    return table, pd.concat(records, ignore_index=True)
-
-
 def _numbers(
     where: dict[str, Any],
     case: Case,
     scores: pd.DataFrame,
-    key: str,
     places: Iterable[tuple[str, int]],
-    metrics: Sequence[str],
 ) -> pd.DataFrame:
     """Return the numbers of a panel in long form; a row without a number has none there."""
     own = scores.loc[scores["problem"] == case.problem]
-    known = {(row[key], int(row["sensors"])): row for row in own.to_dict("records")}
+    known = {(row["law"], int(row["sensors"])): row for row in own.to_dict("records")}
     found = []
     for method, m in places:
         if (method, m) not in known:
             raise DataError(f"scores.csv has no {method!r} of {case.problem} with {m} sensors")
-        for metric in metrics:
+        for metric in SHOWN:
             number = {"method": method, "sensors": m, "metric": metric}
-            number["unit"] = "1" if metric in ("crps", "mean_std") else "percent"
+            number["unit"] = "1" if metric == "crps" else "percent"
             found.append(where | number | {"value": known[method, m][metric]})
     return pd.DataFrame(found).dropna(subset="value", ignore_index=True)
 
@@ -111,7 +78,6 @@ def _panel(
     digits: Mapping[str, int],
     titles: Mapping[str, Mapping[Any, str]],
     rows: Mapping[str, str],
-    corner: str,
 ) -> Panel:
     """Return the panel of a problem; the least of the judged numbers in a column are bold."""
     values = numbers["value"].where(judged)
@@ -121,4 +87,4 @@ def _panel(
     def text(record: Any) -> str:
         return text_of(record.value, digits=digits[record.metric], bold=record.bold)
 
-    return Panel(problem_title(case.problem), pivot(numbers, titles, rows, text, corner, "method"))
+    return Panel(problem_title(case.problem), pivot(numbers, titles, rows, text, "law", "method"))

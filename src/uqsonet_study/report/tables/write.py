@@ -25,7 +25,7 @@ from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.networks import networks_table
-from uqsonet_study.report.tables.ranked import laws_table, placement_table
+from uqsonet_study.report.tables.ranked import laws_table
 from uqsonet_study.report.tables.records import Files
 from uqsonet_study.report.tables.scores import scores_table
 
@@ -35,7 +35,6 @@ LAYOUTS: dict[str, Callable[[str, Config, Files], tuple[Table, pd.DataFrame]]] =
     "scores": scores_table,
     "networks": networks_table,
     "laws": laws_table,
-    "placement": placement_table,
     "ablation": ablation_table,
     "costs": costs_table,
 }
@@ -56,7 +55,7 @@ def write_table(name: str, config: Config, files: Files, folder: Path) -> None:
     files : mapping of str to files
         ``summaries`` of `uqsonet_study.report.summary.summarise` (errors, bands, scores); ``logs``
         of trainings by case and method (costs, ablation), of which several may share one;
-        timings, ``inference`` (costs); `scores.csv`, ``scores`` (laws, placement).
+        timings, ``inference`` (costs); `scores.csv`, ``scores`` (laws).
 
     Raises
     ------
