@@ -77,7 +77,7 @@ def steps() -> dict[str, Step]:
         "default": Step(("snakemake --cores {cores}", default)),
         "ablation": Step((more,), (Path("results"), FOLDER)),
     }
-    for name in ("any_law", "attention", "attention_laws", "learning", "readings"):
+    for name in ("any_law", "attention"):
         command = pipeline(f"config/{name}.yaml")
         found[name] = Step((command,), (Path("results", name), FOLDER / name))
     share = Path("results/paper_share")

@@ -381,7 +381,6 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
     "layouts of a plane": partial(draw_layouts, problem="toy_plane"),
     "sweeps": scored.draw_sweeps,
     "calibration": scored.draw_calibration,
-    "learning": scored.draw_learning,
     "training": scored.draw_training,
 }
 

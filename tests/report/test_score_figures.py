@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from tests.report.conftest import make_config, make_summary, overlay, whole_config
-from uqsonet.errors import ConfigError, DataError
+from tests.report.conftest import make_config, make_summary, whole_config
+from uqsonet.errors import DataError
 from uqsonet_study.config import BASELINES
-from uqsonet_study.pipeline import Plan, flat
-from uqsonet_study.report.figures import calibration, compare, learning, training
+from uqsonet_study.report.figures import calibration, compare, training
 from uqsonet_study.report.figures.style import styled
 
 METRICS = ("err_mean", "err_std")
@@ -48,11 +46,10 @@ def whole_summary() -> pd.DataFrame:
     return pd.concat([summary, spread.assign(metric="w2"), gaussian, *ranks], ignore_index=True)
 
 
-def drawn(kind: Any, name: str, path: Path, summary: pd.DataFrame, **more: Any) -> Figure:
-    config = overlay("learning") if kind is learning else whole_config()
+def drawn(kind: Any, name: str, path: Path, summary: pd.DataFrame) -> Figure:
     summary.to_csv(path / "summary.csv", index=False)
     with styled():
-        return kind.draw(config, name, {"summaries": [str(path / "summary.csv")]} | more)
+        return kind.draw(whole_config(), name, {"summaries": [str(path / "summary.csv")]})
 
 
 def draw_sweeps(folder: Path, name: str = "1d-pde-compare") -> Figure:
@@ -96,56 +93,6 @@ def test_calibration_shows_shares_and_misses(tmp_path: Path) -> None:
         for level in (50, 90, 95):
             found = of(paper, experiment, "uqsonet", f"within_{level}")
             require_line(bands, found["sensors"], 100 * found["value"] - level)
-
-
-def draw_learning(folder: Path) -> Figure:
-    """Draw the costs of learning; an iteration of any training takes 6 ms, a law 30 s."""
-    config = overlay("learning")
-    runs = Plan(config).runs(config.figures["learning"])  # type: ignore[arg-type]
-    for run in runs:
-        steps = config.method_of(run["case"], "uqsonet").training.iterations
-        for kind, seconds in (("training", [0.003 * steps, 0.006 * steps]), ("laws", [0.0, 30.0])):
-            run[kind] = [str(folder / log.replace("/", "_")) for log in run[kind]]
-            for log in run[kind]:
-                pd.DataFrame({"trial": 0, "seconds": seconds}).to_csv(log, index=False)
-    return drawn(learning, "learning", folder, make_summary(config), runs=runs)
-
-
-def test_learning_holds_the_errors_of_its_rows_and_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figure, summary = draw_learning(tmp_path), make_summary(overlay("learning"))
-    places = product(("sizes", "budgets"), METRICS, (1, 4, 10))
-    lines = ("learned", "uqsonet", (1, 2, 4, 8, 16), 0), ("known", "mixture", (1, 2, 6), 30)
-    for axes, (row, metric, m) in zip(figure.axes, places, strict=True):
-        for kind, method, thousands, seconds in lines:
-            if row == "sizes":
-                found = of(summary, f"diffusion1d_sizes_{kind}", method, metric, m)
-                assert found["training"].tolist() == [1000, 3000, 10000, 30000, 100000]
-                require_line(axes, found["training"], 100 * found["value"])
-                continue
-            names = [f"diffusion1d_{kind}_{k}" for k in thousands]
-            values = [of(summary, name, method, metric, m)["value"].item() for name in names]
-            minutes = [(6 * k + seconds) / 60 for k in thousands]
-            require_line(axes, minutes, 100 * np.array(values))
-    made = flat(Plan(overlay("learning")).figure_files("learning"))
-    folders = Counter(Path(file).parts[2] for file in made)
-    assert folders["train"] == 18 - 2 and folders["summary"] == 10 and folders["law"]
-    monkeypatch.setattr(learning, "LOOKS", learning.LOOKS[:3])
-    with pytest.raises(DataError, match="4 lines, at most 3"):
-        draw_learning(tmp_path)
-
-
-def test_a_wrong_declaration_of_learning_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "extra.yaml"
-    for change, words in (
-        ("sizes: [diffusion1d_learned_2]", "diffusion1d_learned_2 has no sweep.training"),
-        ("budgets: [diffusion1d_sizes_known]", "diffusion1d_sizes_known has several cases"),
-        ("counts: [1, 11]", r"\[11\] not among experiments"),
-    ):
-        path.write_text(f"figures: {{learning: {{{change}}}}}\n")
-        with pytest.raises(ConfigError, match=words):
-            overlay("learning", path)
 
 
 HEAD = "trial,iteration,seconds,learning_rate,loss,reconstruction,"

@@ -26,7 +26,6 @@ from uqsonet_study.config.outputs import (
     CompareFigure,
     ErrorTable,
     LawFigure,
-    LearningFigure,
     PosteriorFigure,
     ScoreTable,
     SpectraFigure,

@@ -234,34 +234,7 @@ class LawFigure(Output):
         return [self.experiment]
 
 
-class LearningFigure(Output):
-    """Errors against training pairs and against core-minutes, a line for what was learned how.
-
-    Methods that share network and law share a line.
-    """
-
-    among: ClassVar[dict[str, str]] = {"sensors.counts": "counts"}
-    swept: ClassVar[dict[str, str]] = {"sizes": "training"}
-
-    layout: Literal["learning"]
-    counts: Counts = Field(description="Sensor counts, a column each.")
-    sizes: Experiments = Field(description="Errors against N: experiments with sweep.training.")
-    budgets: Experiments = Field(
-        description="Errors against core-minutes: experiments of one case, by iterations."
-    )
-
-    @property
-    def experiments(self) -> list[str]:
-        """What it shows."""
-        return list(dict.fromkeys([*self.sizes, *self.budgets]))
-
-
 FigureConfig = Annotated[
-    PosteriorFigure
-    | CompareFigure
-    | CalibrationFigure
-    | SpectraFigure
-    | LawFigure
-    | LearningFigure,
+    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure | LawFigure,
     Field(discriminator="layout"),
 ]

@@ -19,7 +19,6 @@ from uqsonet_study.config.outputs import (
     ErrorTable,
     FigureConfig,
     LawTable,
-    LearningFigure,
     SpectraFigure,
     TableConfig,
 )
@@ -351,9 +350,6 @@ class Config(Section):
             swept = [e for e in names if self.experiments[e].sweep is not None]
             if swept:
                 raise ValueError(f"{where}: {swept} are sweeps, which no table of errors can show")
-        elif isinstance(output, LearningFigure):
-            if split := [e for e in output.budgets if e in several]:
-                raise ValueError(f"{where}.budgets: {split[0]} has several cases")
         elif isinstance(output, CalibrationFigure | SpectraFigure):
             for case in self.cases_of(names):
                 label = case.evaluations[0]

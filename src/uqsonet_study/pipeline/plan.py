@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.config import Case, Config, Evaluation, LearningFigure
+from uqsonet_study.config import Case, Config, Evaluation
 from uqsonet_study.pipeline.edits import law_modules, model_module, require_problem
 from uqsonet_study.pipeline.paths import Paths
 
@@ -305,20 +305,6 @@ class Plan:
         ensemble = self.config.ensemble_of(case.experiment, method) is not None
         return panel | {"weights": weights if ensemble else weights[:1], "ensemble": ensemble}
 
-    def runs(self, figure: LearningFigure) -> list[dict[str, Any]]:
-        """Return what a figure of learning shows, with the logs of all that was fitted for it."""
-        return [
-            {
-                "case": case.name,
-                "method": method,
-                "network": self.config.method_of(case.name, method).network.architecture,
-                "training": self.paths.trained(case, method, "csv"),
-                "laws": self.paths.laws(case, method, "csv"),
-            }
-            for case in self.config.cases_of(figure.experiments)
-            for method in case.methods
-        ]
-
     def first_cases(self) -> dict[str, str]:
         """Return experiment -> case that pictures of a problem show, one for each problem.
 
@@ -362,10 +348,9 @@ class Plan:
             return self._picture_files(*name.rsplit("_", 1))
         if declared.layout in ("posterior", "spectra", "laws"):
             return {"panels": self.panels(name)}
-        found: dict[str, list[Any]] = {
+        return {
             "summaries": [f"{self.config.results}/summary/{e}.csv" for e in declared.experiments]
         }
-        return found | ({"runs": self.runs(declared)} if declared.layout == "learning" else {})
 
     def _picture_files(self, experiment: str, kind: str) -> dict[str, list[Any]]:
         case = self.config.cases[self.first_cases()[experiment]]

@@ -37,13 +37,6 @@ FIXED = {
         "and sets. Bottom: share of the reference's samples inside central bands less the nominal "
         "level, ten sets a count; the strip is two points wide on either side.",
     ),
-    "learning": (
-        "What it costs to learn the set embedding",
-        "Relative errors of mean and std. Top: against the number of training pairs N. Bottom: "
-        "against the minutes of one core that training took, with several numbers of iterations. "
-        "Beside the learned set embedding stand laws of the input in closed form, regression on "
-        "the pairs and the law without sensors.",
-    ),
     "spectra": (
         "Sample functions and their spectra",
         "Samples of the reference posterior and of UQ-SONet given the same sensors, in the plane "
