@@ -77,9 +77,9 @@ def steps() -> dict[str, Step]:
         "default": Step(("snakemake --cores {cores}", default)),
         "ablation": Step((more,), (Path("results"), FOLDER)),
     }
-    for name in ("any_law", "attention"):
+    for name, folder in {"laws": "any_law", "attention": "attention"}.items():
         command = pipeline(f"config/{name}.yaml")
-        found[name] = Step((command,), (Path("results", name), FOLDER / name))
+        found[name] = Step((command,), (Path("results", name), FOLDER / folder))
     share = Path("results/paper_share")
     targets = f"{share}/tables/all.tex", f"{share}/scorecard.csv"
     command = pipeline("config/paper.yaml config/paper_share.yaml", *targets)
@@ -94,16 +94,6 @@ def steps() -> dict[str, Step]:
         copies=drafts("benchmark"),
     )
     found["own_data"] = Step(_own_data(), copies=drafts("own_data"))
-    flow = (
-        "python -m benchmarks.flow_law binary1d --minutes 10 --laws gaussian,thresholded,analogue"
-    )
-    found["laws"] = Step(
-        (
-            f"{flow} --out {DRAFTS}/any_law/flow.csv",
-            f"python -m benchmarks.paper_laws {DRAFTS}/any_law/paper.csv",
-        ),
-        copies=drafts("any_law"),
-    )
     bench = "results/benchmarks"
     found["bench"] = Step(
         (f"python -W ignore -m benchmarks --out {bench}",),

@@ -23,6 +23,7 @@ CHECKED = (
     *("uqsonet.fields.field", "uqsonet.fields.grid", "uqsonet.gauss.gaussian"),
     *(
         "uqsonet.gauss.metrics",
+        "uqsonet_study.beyond.distances",
         "uqsonet_study.distances",
         "uqsonet.gauss.posterior",
         "uqsonet.operator.closed_form",

@@ -36,7 +36,7 @@ def changed(path: str, value: object, base: dict | None = None) -> dict:
 
 OVERLAYS = {path.stem: path for path in sorted((ROOT / "config").glob("*.yaml"))}
 MERGED = {name: merge(BASE, yaml.safe_load(path.read_text())) for name, path in OVERLAYS.items()}
-OWN, LAWS = MERGED["own_data"], MERGED["any_law"]
+OWN, LAWS = MERGED["own_data"], MERGED["laws"]
 
 RECIPE = "recipes.tuned.diffusion1d.vidon"
 FIXED_BATCHES = BASE["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"] | {
@@ -44,7 +44,6 @@ FIXED_BATCHES = BASE["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"] | {
     "batch_size": 2000,
 }
 ONE = "experiments.diffusion1d"
-FIXED = "experiments.bounded1d.sensors"
 AUTO = "recipes.tuned.mixture1d.auto"
 DARCY = "problems.darcy.data"
 
@@ -115,10 +114,6 @@ WRONG = [
     (BASE, f"{ONE}.methods", ["cokriging"], "are baselines"),
     (BASE, "experiments.poisson2d.one_model_per_count", True, "for uniform layouts only"),
     (BASE, "figures.1d-sde-compare.errors", None, "at least one of distance"),
-    (LAWS, f"{FIXED}.points", None, "layout: fixed and points belong together"),
-    (LAWS, f"{FIXED}.points", [17, 17, 79], "points must be distinct"),
-    (LAWS, f"{FIXED}.points", [17, 79], r"counts must be \[2\], the number of points"),
-    (LAWS, f"{FIXED}.margin", 0.1, "margin has no meaning with layout: fixed"),
     # Names of other sections.
     (BASE, "select", ["x"], r"select: \['x'\] not among the experiments"),
     (BASE, f"{ONE}.problem", "x", "problem: 'x' is not in problems"),
@@ -128,7 +123,6 @@ WRONG = [
     (BASE, "tables.NN.experiments", ["x"], r"tables.NN: \['x'\] not among the exper"),
     (BASE, "figures.1d-pde-plot.counts", [99], r"figures.1d-pde-plot: \[99\] not among"),
     (LAWS, f"{AUTO}.law_of", "auto", "'auto' is a law of 'auto', itself a law"),
-    (LAWS, "figures.any-law-mixture.count", 3, r"\[3\] not among experiments.mixture1d.sensors"),
     # Limits between sections.
     (BASE, f"{ONE}.training", 30_000, "30000 exceeds the 20000 training"),
     (BASE, "evaluations.precise.sets", 10_000, "sets = 10000 exceeds the 200 test"),
@@ -139,7 +133,7 @@ WRONG = [
     (BASE, "tables.1d-pde-error.experiments", ["diffusion1d_size"], "are sweeps"),
     (BASE, "figures.1d-sde-compare.errors", "diffusion1d", "no sweep.training"),
     (LAWS, "recipes.tuned.mixture1d.uqsonet.network", {"architecture": "attention"}, "laws are"),
-    (LAWS, "experiments.student1d.problem", "mixture1d", "any-law: a problem has one panel"),
+    (LAWS, "experiments.student1d.problem", "mixture1d", "laws: a problem has one panel"),
     # Own data.
     (OWN, f"{DARCY}.inptu", "a", f"{DARCY}.inptu: unknown key"),
     (OWN, DARCY, {"file": "a.npz", "input": "a"}, f"{DARCY}.output"),
@@ -247,8 +241,6 @@ def test_what_is_recorded_of_the_paper_has_no_key_of_own_data_or_laws():
     assert problems["darcy"]["data"]["file"] == "docs/own-data/darcy_16.npz"
     experiments = json.loads(load_config(LAWS).model_dump_json())["experiments"]
     assert not {"sets", "model_samples"} & set(experiments["diffusion1d"])
-    assert "points" not in experiments["diffusion1d"]["sensors"]
-    assert experiments["bounded1d"]["sensors"]["points"] == [17, 50, 79]
 
 
 def test_a_law_has_the_networks_of_the_method_it_belongs_to():
@@ -275,6 +267,6 @@ def test_an_experiment_has_its_own_sets_and_samples():
 
 def test_an_overlay_changes_no_other_place_of_an_alias(tmp_path: Path) -> None:
     path = tmp_path / "overlay.yaml"
-    path.write_text("problems: {bounded1d: {training: 600}}\n")
-    config = read_config([ROOT / "config.yaml", ROOT / "config/any_law.yaml", path])
-    assert config.problems["bounded1d"].training == 600 != config.problems["mixture1d"].training
+    path.write_text("problems: {binary1d: {training: 600}}\n")
+    config = read_config([ROOT / "config.yaml", ROOT / "config/laws.yaml", path])
+    assert config.problems["binary1d"].training == 600 != config.problems["mixture1d"].training

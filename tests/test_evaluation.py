@@ -12,7 +12,7 @@ from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.gauss.posterior import GaussianPosterior
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet_study.config import BASELINES
-from uqsonet_study.distances import quantile_bins
+from uqsonet_study.beyond.distances import quantile_bins
 from uqsonet_study.evaluation import (
     Expansion,
     evaluate,
@@ -82,7 +82,7 @@ def test_every_score_sees_a_wrong_law(targets, toy_files):
 
 def test_distances_in_coordinates_are_those_of_functions(targets, toy_files):
     law = exact_law(targets, 3, toy_files.noise_std)
-    grid, kept = targets.scored_grid()
+    grid, kept = targets.fields.training_grid()
     weights, generator = grid.quadrature(), torch_generator(1, "coordinates")
     drawn = law.coefficient_samples(20, generator)[0]
     shape = 2, 5, len(kept)  # of no law that the basis could follow

@@ -27,8 +27,8 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.show.explore import page, write_page
+from uqsonet_study.beyond.field_operator import KarhunenLoeveFieldModel
 from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork
-from uqsonet_study.field_operator import KarhunenLoeveFieldModel
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4

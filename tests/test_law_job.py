@@ -13,9 +13,9 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import load, read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
+from uqsonet_study.beyond.law import fit_law
 from uqsonet_study.config import JobsConfig
 from uqsonet_study.config.networks import MethodConfig
-from uqsonet_study.laws import fit_law
 from uqsonet_study.storage import load_functions
 from uqsonet_study.training import TrainingJob, train
 

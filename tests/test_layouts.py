@@ -164,10 +164,6 @@ def test_blocks_splits_and_seeds_have_layouts_of_their_own_and_a_pool_begins_wit
             {"counts": [6], "layout": "regular_space", "distances": {6: 0.8}, "margin": 0.1},
             r"sensors\.distances: 20 scans of 289 grid points found at most [23] .* 0\.8 apart, 6 ",
         ),
-        (
-            {"counts": [3], "layout": "fixed", "points": [17, 2, 441]},
-            "441 is no index of the grid's 441 points",
-        ),
     ],
 )
 def test_sensors_that_do_not_fit_are_refused(tmp_path, monkeypatch, config, message):
@@ -208,11 +204,3 @@ def test_a_missing_pyemma_is_named_with_its_remedy(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"sensors\.backend: pyemma .*`make pyemma`"):
         generate_layouts("toy_plane", clustered(backend="pyemma"), 0, 1, 1, tmp_path / "a.h5")
     assert not list(tmp_path.iterdir())
-
-
-def test_fixed_points_are_the_layout_of_every_function(tmp_path):
-    config = SensorsConfig(counts=[3], pool=4, layout="fixed", points=[17, 2, 30])
-    generate_layouts("toy_linear", config, 1, 5, 6, tmp_path / "fixed.h5")
-    for split, size in zip(SPLITS, (4, 5, 6), strict=True):
-        found = load_layouts(tmp_path / "fixed.h5", split)[3]
-        assert found.tolist() == [[17, 2, 30]] * size

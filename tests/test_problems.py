@@ -94,7 +94,7 @@ def test_u_vanishes_where_the_boundary_factor_does_and_only_there(name):
     assert factor.shape == (problem.grid.size,) and (factor >= 0).all()
     _, _, u = drawn(name, 4)
     assert (u[:, factor == 0] == 0).all()
-    assert name == "step1d" or (u[:, factor > 0] != 0).double().mean() > 0.99
+    assert (u[:, factor > 0] != 0).double().mean() > 0.99
     points = problem.grid.points()
     lower, upper = (torch.tensor(end).double() for end in (problem.grid.lower, problem.grid.upper))
     boundary = ((points == lower) | (points == upper)).any(1)
@@ -159,12 +159,12 @@ def test_symmetries_move_solutions_along_and_leave_the_law_of_the_coefficient(nu
 
 
 def test_darcy_media_have_two_values_and_solve_the_five_point_system():
-    kappa, _, u = drawn("darcy64", 3)
-    k, u = (field.reshape(-1, 64, 64) for field in (kappa, u))
+    kappa, _, u = drawn("darcy128", 3)
+    k, u = (field.reshape(-1, 128, 128) for field in (kappa, u))
     assert kappa.unique().tolist() == [3.0, 12.0]
     one = torch.ones_like(k[:1])
-    exact = solve_rough2d(k, one, 1 / 63)
-    left, wrong = (residual_elliptic2d(c * exact, k, one, 1 / 63).norm() for c in (1.0, 1.01))
+    exact = solve_rough2d(k, one, 1 / 127)
+    left, wrong = (residual_elliptic2d(c * exact, k, one, 1 / 127).norm() for c in (1.0, 1.01))
     assert left < 1e-6 * wrong
     assert 0 < (u - exact).abs().max() < 5e-6 * exact.max()  # single precision
 

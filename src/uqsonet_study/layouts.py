@@ -1,7 +1,7 @@
 """Where sensors stand: layouts, pregenerated per sensor count as indices of grid points.
 
 Two laws: distinct grid points drawn uniformly, and regular-space clustering of randomly permuted
-grid points (section 4.2), which keeps the sensors of a layout apart. Or all stand at fixed points.
+grid points (section 4.2), which keeps the sensors of a layout apart.
 Regular-space clustering scans points in their order and makes a centre of each that is farther than
 d_min from all centres so far. How many centres come is random, so a fresh permutation is scanned
 until there are m, and the first m are the layout.
@@ -248,12 +248,6 @@ def _layouts(
     grid: Domain, config: SensorsConfig, sensors: int, size: int, seed: int, *path: str | int
 ) -> np.ndarray:
     """Return the layouts of one split and sensor count, shape (size, sensors)."""
-    if config.points is not None:
-        if max(config.points) >= grid.size:
-            raise ConfigError(
-                f"sensors.points: {max(config.points)} is no index of the grid's {grid.size} points"
-            )
-        return np.tile(np.array(config.points, dtype=np.int32), (size, 1))
     places = candidates(grid, config.margin)
     if config.layout == "uniform":
         return places[uniform_layouts(numpy_generator(seed, *path), len(places), sensors, size)]

@@ -20,8 +20,9 @@ from uqsonet.gauss.metrics import ascending
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.sensors.sensors import Sensors
+from uqsonet_study.beyond.distances import marginal_w1, quantile_bins
 from uqsonet_study.config import ReferenceConfig
-from uqsonet_study.distances import marginal_w1, quantile_bins, wasserstein2
+from uqsonet_study.distances import wasserstein2
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.parts import PartStore, Row
 from uqsonet_study.priors.gaussian_process import GaussianField
@@ -185,11 +186,10 @@ class _Sampling:
 def _monte_carlo(of: _Sampling) -> Rows:
     """Return moments from two independent draws for each set, the paper's way.
 
-    Laws of inputs that are not Gaussian and of fronts are more than their moments: quantiles are
-    kept, too.
+    Laws of inputs that are not Gaussian are more than their moments: quantiles are kept, too.
     """
     problem, config, (grid, kept) = of.problem, of.config, of.problem.training_grid()
-    gaussian = isinstance(problem.prior, GaussianField) and not problem.jumps
+    gaussian = isinstance(problem.prior, GaussianField)
     bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
 
     def row(s: int) -> Row:

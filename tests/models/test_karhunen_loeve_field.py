@@ -22,8 +22,8 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
+from uqsonet_study.beyond.field_operator import FieldNetwork, KarhunenLoeveFieldModel
 from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork, MethodConfig
-from uqsonet_study.field_operator import FieldNetwork, KarhunenLoeveFieldModel
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))
 
@@ -153,6 +153,6 @@ def test_the_library_knows_it_by_an_entry_point(monkeypatch):
     points = [EntryPoint(name, value, "uqsonet.networks") for name, value in stated.items()]
     monkeypatch.delitem(base.REGISTRY, ("uqsonet", "karhunen_loeve_field"))
     monkeypatch.setattr(base, "entry_points", lambda group: points)
-    monkeypatch.delitem(sys.modules, "uqsonet_study.field_operator")
+    monkeypatch.delitem(sys.modules, "uqsonet_study.beyond.field_operator")
     kind = base.model_type("uqsonet", "karhunen_loeve_field")
     assert kind.config_type is KarhunenLoeveFieldNetwork

@@ -16,7 +16,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from scipy.stats import wasserstein_distance
 from torch import Tensor
 
 from tests.conftest import ToyPlane, register
@@ -28,7 +27,6 @@ from uqsonet.fields.grid import Grid
 from uqsonet.operator.base import build_model
 from uqsonet.operator.file import load, write_weights
 from uqsonet_study.config import (
-    LawFigure,
     PosteriorFigure,
     ProblemConfig,
     ReferenceConfig,
@@ -38,7 +36,7 @@ from uqsonet_study.layouts import candidates, generate_layouts
 from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems import get_problem
 from uqsonet_study.references import compute_reference
-from uqsonet_study.report.figures import data, laws, layouts, posterior, spectra
+from uqsonet_study.report.figures import data, layouts, posterior, spectra
 from uqsonet_study.report.figures.maps import draw_map, scale
 from uqsonet_study.report.figures.panels import Panel, read_panels
 from uqsonet_study.report.figures.style import FIELD_MAP, STRIP, STYLE, new_figure, save, styled
@@ -115,9 +113,6 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def show(kind: Any, panels: list[dict[str, Any]], method: str = "uqsonet") -> Figure:
     """Draw a figure `f` of some panels."""
     declared: Any = PosteriorFigure.model_construct(experiment="e_1", method=method)
-    if kind is laws:
-        methods = ["uqsonet"] * len(panels[0]["weights"])
-        declared = LawFigure.model_construct(experiment="e_1", count=M, methods=methods)
     config = make_config(experiment={"methods": ["uqsonet"]})
     with styled():
         config = config.model_copy(update={"figures": {"f": declared}})
@@ -238,34 +233,6 @@ def test_data_are_the_first_of_the_test_split(
     np.testing.assert_allclose([*found[:8], *found[-4:]], np.stack([np.asarray(f) for f in shown]))
 
 
-def test_laws_stand_below_the_reference(
-    line: Path, plane: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for inputs in (line, plane):
-        weights = inputs / "weights.safetensors"
-        figure = show(laws, [files_of(inputs, M, weights=[str(weights)] * 2)])
-        found = [axes.get_title() + axes.get_ylabel() for axes in figure.axes]
-        assert sum(word.startswith("reference") for word in found) == 1
-        assert sum("Gaussian" in word for word in found) == 2
-        panel, mean, std = read(inputs)
-        if inputs is plane:
-            maps = meshes(figure.axes)
-            assert np.allclose(maps[2], mean) and np.allclose(maps[3], std)
-        row = laws._reference(panel, 4000)
-        other = laws._law(panel, "gaussian", weights, 4000)
-        inside = std > 0.1 * std.max()
-        error = std.max() * (1 / 4000 + 1 / 200) ** 0.5  # the stored reference has 200 samples
-        assert np.abs(row.samples.mean(0) - mean).max() < 4 * error
-        assert np.abs(row.samples.std(0)[inside] / std[inside] - 1).max() < 0.25
-        if inputs is line:  # whose law the model's two modes hold
-            k = int(np.argmax(std))
-            apart = wasserstein_distance(row.samples[:, k], other.samples[:, k])
-            assert apart < 0.2 * std[k]
-    monkeypatch.setattr(GaussianField, "posterior", lambda *_: None)
-    with pytest.raises(DataError, match="nobody knows the posterior"):
-        show(laws, [files_of(line, M)])
-
-
 def test_powers_of_a_cosine_and_of_white_noise() -> None:
     x = (np.arange(16) + 0.5) / 16
     found = spectra.power(3 * np.cos(np.pi * 5 * x)[None], Grid((0.0,), (1.0,), (16,)))
@@ -374,7 +341,7 @@ def draw_panels(folder: Path, kind: Any, problem: str) -> Figure:
 
 FIGURES: dict[str, Callable[[Path], Figure]] = {
     f"{kind.__name__} of {problem}": partial(draw_panels, kind=kind, problem=problem)
-    for kind in (posterior, data, laws, spectra)
+    for kind in (posterior, data, spectra)
     for problem in ("toy_linear", "toy_field")
 } | {
     "layouts of a line": partial(draw_layouts, problem="toy_linear"),

@@ -13,10 +13,10 @@ from hypothesis.extra.numpy import arrays
 
 from tests.report.conftest import COUNTS, SETS, make_config, make_scores, write_scores
 from uqsonet.errors import DataError
+from uqsonet_study.beyond.scores import COLUMNS as LAW_COLUMNS
+from uqsonet_study.beyond.scores import law_scores
 from uqsonet_study.config import BASELINES, Config, load_config
 from uqsonet_study.pipeline import Plan
-from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
-from uqsonet_study.report.law_scores import law_scores
 from uqsonet_study.report.summary import COLUMNS, RESAMPLES, estimate, skill, summarise
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 8))

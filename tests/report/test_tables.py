@@ -18,15 +18,15 @@ import pytest
 
 from tests.report.conftest import keep, make_config, make_summary, overlay, summary_of, whole_config
 from uqsonet.errors import DataError
+from uqsonet_study.beyond.scores import COLUMNS as LAW_COLUMNS
+from uqsonet_study.beyond.scores import law_name
 from uqsonet_study.config import BASELINES, Case, Config
 from uqsonet_study.pipeline import Plan, flat
-from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
-from uqsonet_study.report.law_scores import law_name
 from uqsonet_study.report.names import method_title
 from uqsonet_study.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
-OVERLAYS = "ablation", "any-law"
+OVERLAYS = "ablation", "laws"
 """Tables that the default run does not have, but a file of `config/`."""
 
 ERRORS = {
@@ -276,15 +276,15 @@ def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
 
 
 def test_laws_stand_beside_baselines_and_floor(tables: Path) -> None:
-    given = pd.read_csv(tables / "any-law-scores.csv").query("problem == 'mixture1d'")
-    given, cells = given[given["sensors"] == 4].set_index("law"), cells_of(tables, "any-law")
+    given = pd.read_csv(tables / "laws-scores.csv").query("problem == 'mixture1d'")
+    given, cells = given[given["sensors"] == 4].set_index("law"), cells_of(tables, "laws")
     for law, row in given.iterrows():
         best = "*" if row["w1"] == given["w1"].min() else ""
         printed = cells["(a)", method_title(str(law)), "W1", "m = 4"]
         assert printed == f"{best}{row['w1']:.1f}{best}"
     floor = given.loc["sensor_free", "floor_w1"]
     assert cells["(a)", "MC floor", "W1", "m = 4"] == f"{floor:.1f}"
-    records = pd.read_csv(tables / "any-law.csv").set_index(["experiment", "method", "sensors"])
+    records = pd.read_csv(tables / "laws.csv").set_index(["experiment", "method", "sensors"])
     found = records.loc[("mixture1d", "auto", 4)].set_index("metric")["value"]
     assert found.to_dict() == pytest.approx(given.loc["auto", found.index].to_dict())
 
@@ -338,7 +338,7 @@ def test_what_no_table_is_made_of_is_refused(config: Config, tmp_path: Path) -> 
         path.write_text(content)
         with pytest.raises(DataError, match=words):
             write(config_of(name), tmp_path, name, logs={place: {"uqsonet": [path]}})
-    name = "any-law"
+    name = "laws"
     given = pd.read_csv(*inputs_of(config_of(name), name, tmp_path)["scores"])
     fewer = given[given["law"] != "auto"], given.drop(columns="law")
     missing = "no 'auto' of mixture1d with 1 sensors", "lacks law"

@@ -40,19 +40,16 @@ def run(project: Project) -> Run:
     return start
 
 
-def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: Run) -> None:
-    run("config/any_law.yaml", read("any_law"))
-    results = project.path / "results/any_law"
+def test_laws_are_fitted_to_each_trial_and_scored(project: Project, run: Run) -> None:
+    run("config/laws.yaml", read("laws"))
+    results = project.path / "results/laws"
     scores = pd.read_csv(results / "scores.csv")
     found = {name: set(part["law"]) for name, part in scores.groupby("problem")}
     assert found["mixture1d"] == {*BASELINES, "gaussian", "mixture", "auto"}
-    assert found["bounded1d"] == {*BASELINES, "gaussian", "auto"}
+    assert found["binary1d"] == {*BASELINES, "gaussian", "auto"}
     assert scores.notna().to_numpy().all() and (scores["floor_w1"] > 0).all()
     at = scores.set_index(["problem", "law", "sensors"])["crps"]
     assert at["mixture1d", "auto", 4] < at["mixture1d", "sensor_free", 4]
-    for name in ("any-law-mixture", "any-law-bounded"):
-        assert (results / f"figures/{name}.pdf").stat().st_size > 10_000
-    assert "Samples of laws, bounded1d, m = 3" in (results / "report.html").read_text()
     # Both trials were trained once for all laws. Each has a law of its own.
     assert len(list((results / "train/mixture1d").rglob("*.safetensors"))) == 2
     logs = sorted((results / "law/mixture1d").rglob("auto-*/*.csv"))
@@ -62,15 +59,12 @@ def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: R
         assert {"gaussian", "mixture"} <= set(log["law"]) and log["chosen"].sum() == 1
         assert isinstance(model, KarhunenLoeveModel)
         assert model.config.law == log.loc[log["chosen"], "law"].iloc[0]
-    (file,) = (results / "reference/bounded1d").rglob("precise*.h5")
-    sets, fields, _ = load_sets(file)  # of fixed sensors
+    (file,) = (results / "reference/binary1d").rglob("precise*.h5")
+    sets, _, _ = load_sets(file)
     assert isinstance(sets, Reference) and sets.quantiles is not None
-    assert (sets.observations.locations == fields.input.grid.points()[[17, 50, 79]]).all()
     # Another law needs no other training.
     more = {"mixture1d": {"methods": ["uqsonet", "mixture", "analogue", "auto"]}}
-    planned = jobs(
-        run("config/any_law.yaml", read("any_law"), {"experiments": more}, flags=("-n",))
-    )
+    planned = jobs(run("config/laws.yaml", read("laws"), {"experiments": more}, flags=("-n",)))
     assert planned["law"] == 2
     assert not {"train", "reference", "sensors", "simulate"} & set(planned)
 

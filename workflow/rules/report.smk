@@ -175,9 +175,7 @@ rule page:
         **cost(2000, 10),
     params:
         told=lambda w: Told(
-            config=CONFIG.model_dump(
-                mode="json", exclude={"jobs", "results"}
-            ),
+            config=CONFIG.model_dump(mode="json", exclude={"jobs", "results"}),
             captions={figure: list(caption(CONFIG, figure)) for figure in FIGURES},
             code=code("page"),
         ),

@@ -1,9 +1,9 @@
-"""A law of the input for a trained operator: see `uqsonet_study.laws.fit_law`."""
+"""A law of the input for a trained operator: see `uqsonet_study.beyond.law.fit_law`."""
 
 from pathlib import Path
 
+from uqsonet_study.beyond.law import fit_law
 from uqsonet_study.jobs import job
-from uqsonet_study.laws import fit_law
 
 with job(snakemake) as told:
     told.pop("problem")

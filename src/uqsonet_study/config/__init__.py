@@ -25,7 +25,6 @@ from uqsonet_study.config.outputs import (
     CalibrationFigure,
     CompareFigure,
     ErrorTable,
-    LawFigure,
     PosteriorFigure,
     ScoreTable,
     SpectraFigure,

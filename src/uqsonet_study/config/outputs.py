@@ -212,29 +212,7 @@ class SpectraFigure(Output):
     experiments: Experiments
 
 
-class LawFigure(Output):
-    """Samples of laws beside those of the reference, given the sensors of one test function.
-
-    Functions of one variable with marginals at three points, functions of two variables as maps.
-    """
-
-    one_case: ClassVar[bool] = True
-    among: ClassVar[dict[str, str]] = {"methods": "methods", "sensors.counts": "count"}
-
-    layout: Literal["laws"]
-    experiment: Name
-    count: int = Field(ge=1, description="Sensors.")
-    methods: Annotated[list[Name], Field(min_length=1, max_length=4)] = Field(
-        default=["uqsonet", "auto"], description="A row each; their first trials are shown."
-    )
-
-    @property
-    def experiments(self) -> list[str]:
-        """What it shows."""
-        return [self.experiment]
-
-
 FigureConfig = Annotated[
-    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure | LawFigure,
+    PosteriorFigure | CompareFigure | CalibrationFigure | SpectraFigure,
     Field(discriminator="layout"),
 ]

@@ -14,25 +14,16 @@ Distance = Annotated[float, Field(gt=0)]
 class SensorsConfig(Section):
     """Where sensors may stand and how many."""
 
-    later = ("points",)
-
     counts: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
         min_length=1, description="Admissible sensor counts, the set M of the paper."
     )
     pool: int = Field(
         default=20_000, ge=1, le=10_000_000, description="Pregenerated layouts per sensor count."
     )
-    layout: Literal["uniform", "regular_space", "fixed"] = Field(
+    layout: Literal["uniform", "regular_space"] = Field(
         default="uniform",
         description="`uniform`: distinct grid points, each equally likely; `regular_space`: "
-        "regular-space clustering of permuted grid points keeps sensors apart (section 4.2); "
-        "`fixed`: always the same `points`.",
-    )
-    points: list[Annotated[int, Field(ge=0)]] | None = Field(
-        default=None,
-        min_length=1,
-        description="Indices of grid points at which all sensors stand (fixed); `counts` holds "
-        "their number.",
+        "regular-space clustering of permuted grid points keeps sensors apart (section 4.2).",
     )
     margin: float = Field(
         default=0.0,
@@ -64,15 +55,6 @@ class SensorsConfig(Section):
             raise ValueError("distances have a meaning only with layout: regular_space")
         if self.layout == "regular_space" and not self.distances:
             raise ValueError("layout: regular_space needs distances, sensor count -> d_min")
-        if (self.layout == "fixed") != (self.points is not None):
-            raise ValueError("layout: fixed and points belong together")
-        if self.points is not None:
-            if len(set(self.points)) != len(self.points):
-                raise ValueError("points must be distinct")
-            if self.counts != [len(self.points)]:
-                raise ValueError(f"counts must be [{len(self.points)}], the number of points")
-            if self.margin:
-                raise ValueError("margin has no meaning with layout: fixed")
         extra = sorted(set(self.distances) - set(self.counts))
         if extra:
             raise ValueError(f"distances for {extra}, which are not among counts {self.counts}")

@@ -19,6 +19,7 @@ from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study.baselines import build_baseline
+from uqsonet_study.beyond.exact import ExactLaw, is_exact
 from uqsonet_study.config import BASELINES, EvaluationConfig
 from uqsonet_study.ensemble import load_ensemble, load_trials
 from uqsonet_study.evaluation.scores import (
@@ -28,7 +29,6 @@ from uqsonet_study.evaluation.scores import (
     score_reference,
     score_set,
 )
-from uqsonet_study.exact import ExactLaw, is_exact
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import Predictor
 from uqsonet_study.storage import load_functions

@@ -27,15 +27,9 @@ from uqsonet.gauss.metrics import (
     relative_error,
 )
 from uqsonet.gauss.posterior import PointPosterior, Posterior, spread
+from uqsonet_study.beyond.distances import marginal_w1, mass_within, quantile_bins
 from uqsonet_study.config import EvaluationConfig
-from uqsonet_study.distances import (
-    bures_wasserstein2,
-    expected_crps,
-    marginal_w1,
-    mass_within,
-    quantile_bins,
-    wasserstein2,
-)
+from uqsonet_study.distances import bures_wasserstein2, expected_crps, wasserstein2
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
 from uqsonet_study.storage import load_functions
 

@@ -21,6 +21,7 @@ from uqsonet_study.config.recipes import AUTO
 
 PACKAGES = ("uqsonet", "uqsonet_study")
 CODE = (".py", ".pyc", ".safetensors")
+PROBLEMS = ("uqsonet_study.problems", "uqsonet_study.beyond.problems")
 
 
 class Sources:
@@ -126,7 +127,7 @@ def _names(package: str) -> list[str]:
 def _models() -> dict[tuple[str, str], str]:
     """Return (method, architecture) -> the module that registers it."""
     found = {}
-    for package in ("uqsonet.operator", "uqsonet.networks", "uqsonet_study"):
+    for package in ("uqsonet.operator", "uqsonet.networks", "uqsonet_study.beyond"):
         for name in _names(package):
             text = (SOURCES.path(f"{package}.{name}") or Path()).read_text(encoding="utf-8")
             pattern = r'@register\("(\w+)"\)\s*class .*?^    method = "(\w+)"'
@@ -155,8 +156,8 @@ def model_module(method: str, architecture: str) -> str:
 
 def problem_modules(names: Iterable[str]) -> list[str]:
     """Return the modules of problems; own data have none."""
-    package = "uqsonet_study.problems"
-    return [f"{package}.{name}" for name in names if SOURCES.path(f"{package}.{name}")]
+    found = (f"{package}.{name}" for name in names for package in PROBLEMS)
+    return [module for module in found if SOURCES.path(module)]
 
 
 def law_modules(law: str | None) -> list[str]:
@@ -173,7 +174,7 @@ def require_problem(name: str, own: bool) -> None:
     ConfigError
         Naming those that have one.
     """
-    known = [problem for problem in _names("uqsonet_study.problems") if problem != "base"]
+    known = sorted({name for package in PROBLEMS for name in _names(package)} - {"base"})
     if own and name in known:
         raise ConfigError(f"problems.{name}.data: {name} is a problem of the paper; rename yours")
     if not own and name not in known:

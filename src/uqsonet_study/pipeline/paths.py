@@ -40,8 +40,6 @@ def numbers(values: Sequence[int]) -> str:
 def layout_name(sensors: SensorsConfig) -> str:
     """Return the name of layouts: their kind and counts, then the keys that are no defaults."""
     name = f"{sensors.layout}-m{numbers(sensors.counts)}"
-    if sensors.points is not None:
-        name = f"{sensors.layout}-at{numbers(sensors.points)}"
     if sensors.distances:
         apart = "+".join(f"{d:g}of{m}" for m, d in sorted(sensors.distances.items()))
         name += f"-apart{apart}"

@@ -277,10 +277,6 @@ class Plan:
         if figure.layout == "spectra":
             cases = self.config.cases_of(figure.experiments)
             return [self._panel(c, c.sensors.counts[len(c.sensors.counts) // 2]) for c in cases]
-        if figure.layout == "laws":
-            case = self.config.case(figure.experiment, sensors=figure.count)
-            first = [self.paths.weights(case, method)[0] for method in figure.methods]
-            return [self._panel(case, figure.count, None) | {"weights": first}]
         assert figure.layout == "posterior"
         return [
             self._panel(
@@ -346,7 +342,7 @@ class Plan:
         declared = self.config.figures.get(name)
         if declared is None:
             return self._picture_files(*name.rsplit("_", 1))
-        if declared.layout in ("posterior", "spectra", "laws"):
+        if declared.layout in ("posterior", "spectra"):
             return {"panels": self.panels(name)}
         return {
             "summaries": [f"{self.config.results}/summary/{e}.csv" for e in declared.experiments]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uqsonet_study.config import CompareFigure, Config, LawFigure, PosteriorFigure
+from uqsonet_study.config import CompareFigure, Config, PosteriorFigure
 from uqsonet_study.config.whole import SMOKE
 from uqsonet_study.report.figures.colours import PREDICTION, REFERENCE, TRUTH, WORDS
 
@@ -56,8 +56,6 @@ def caption(config: Config, name: str) -> tuple[str, str]:
         title, text = _posterior(config, figure)
     elif isinstance(figure, CompareFigure):
         title, text = _compare(config, figure)
-    elif isinstance(figure, LawFigure):
-        title, text = _laws(config, figure)
     else:
         title, text = FIXED[figure.layout]
     return f"fig:{name}. {title}", _scaled(config, text)
@@ -99,20 +97,6 @@ def _posterior(config: Config, figure: PosteriorFigure) -> tuple[str, str]:
     shown = f"One test function; prediction by {who}, first trial."
     maps, lines = (MAPS, LAW) if known else (MAPS_BESIDE_TRUTH, LAW_BESIDE_TRUTH)
     return title, f"{maps if plane else lines} {shown}"
-
-
-def _laws(config: Config, figure: LawFigure) -> tuple[str, str]:
-    problem = config.experiments[figure.experiment].problem
-    title = f"Samples of laws, {problem}, m = {figure.count}"
-    methods = ", ".join("gaussian" if m == "uqsonet" else m for m in figure.methods)
-    text = (
-        f"One test function. Top: the reference posterior. Below: laws of the input on one trained "
-        f"operator ({methods}), given the same sensors. In one variable samples of the output, and "
-        f"its law at three points, with the reference's ({WORDS[REFERENCE]}) behind the law's "
-        f"({WORDS[PREDICTION]}); the thin {WORDS[TRUTH]} line is the true output. In two variables "
-        "one sample, mean and std, beside the input with its sensors and the true output."
-    )
-    return title, text
 
 
 def _compare(config: Config, figure: CompareFigure) -> tuple[str, str]:

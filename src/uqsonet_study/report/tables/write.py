@@ -17,6 +17,7 @@ import pandas as pd
 
 from uqsonet.errors import DataError
 from uqsonet.files import write_text
+from uqsonet_study.beyond.scores import laws_table
 from uqsonet_study.config import Config
 from uqsonet_study.report.printing import Table, document, fitted, html_table, latex, to_html
 from uqsonet_study.report.summary import write_csv
@@ -25,7 +26,6 @@ from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.networks import networks_table
-from uqsonet_study.report.tables.ranked import laws_table
 from uqsonet_study.report.tables.records import Files
 from uqsonet_study.report.tables.scores import scores_table
 

@@ -20,7 +20,7 @@ from uqsonet.laws.base import InputLaw, InputPosterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.file import read_weights
 from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.priors.beyond import Law
+from uqsonet_study.priors.law import Law
 from uqsonet_study.problems import get_problem
 
 EXACT = "exact"  # name of this law in a recipe

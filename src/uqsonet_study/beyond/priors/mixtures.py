@@ -1,9 +1,9 @@
-"""Laws of an input beyond one Gaussian field, each with its exact posterior given sensors.
+"""Gaussian fields of which one is chosen or scaled at random, and what all laws condition by.
 
-All are made of Gaussian fields, and all condition by one device (`_Sensors`), Matheron's rule in
-the coordinates of a field, ``xi + R^T (R R^T + noise)^-1 (values - what xi gives there)``, with the
-likelihood of the values from the same matrix. Values come from single-precision data, so sensors
-never count as more exact than `ROUNDING`.
+All laws here condition by one device (`_Sensors`), Matheron's rule in the coordinates of a Gaussian
+field, ``xi + R^T (R R^T + noise)^-1 (values - what xi gives there)``, with the likelihood of the
+values from the same matrix. Values come from single-precision data, so sensors never count as more
+exact than `ROUNDING`.
 
 Values and fields are those of the transformed input; fields are (size, n), float64.
 """
@@ -13,38 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from uqsonet.errors import ConfigError
-from uqsonet.laws.truncated import truncated_samples
 from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet_study.priors.law import Law
 
 ROUNDING = 1e-7  # least noise of a sensor: what single precision leaves of values about one
 SCALES = 20_000  # points on which the law of a scale is tabulated
-MOST_ROUNDS = 1000  # samples that a bounded field draws for each one that it keeps, at most
-
-
-class Law(Protocol):
-    """A law of fields that can be sampled."""
-
-    def draw(self, generator: np.random.Generator, size: int) -> Float[Tensor, "{size} n"]:
-        """Draw `size` fields."""
-        ...
-
-
-class Prior(Law, Protocol):
-    """The law of a problem's input."""
-
-    def posterior(
-        self, locations: Float[Tensor, "m d"], values: Float[Tensor, " m"], noise_std: float
-    ) -> Law | None:
-        """Return the law given values (m,) at locations (m, d); None where nobody knows it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -197,45 +175,12 @@ class StudentField:
         return _coordinates(self._field, generator, size), torch.from_numpy(scale)
 
 
-class BoundedField:
-    """A Gaussian field given that it stays within bounds at every point of its grid.
+def random_length(
+    field: Callable[[float], GaussianField], shortest: float, longest: float, count: int
+) -> MixtureField:
+    """Return a Gaussian field of a random length, log-uniform on so many values.
 
-    Samples of the prior are those of the field that stay within bounds; the posterior is the
-    Gaussian one, cut off to the same box (`truncated_samples`).
+    The posterior is exact: that of each length, weighted by the likelihood of the values.
     """
-
-    def __init__(self, field: GaussianField, lower: float, upper: float) -> None:
-        self._field, self._lower, self._upper = field, lower, upper
-
-    def draw(self, generator: np.random.Generator, size: int) -> Tensor:
-        """Draw `size` fields by rejection.
-
-        Raises
-        ------
-        ConfigError
-            If next to none of the field's samples stays within the bounds.
-        """
-        kept, count = [], 0
-        for _ in range(MOST_ROUNDS):
-            x = self._field.draw(generator, size)
-            x = x[((x >= self._lower) & (x <= self._upper)).all(1)]
-            kept.append(x)
-            count += len(x)
-            if count >= size:
-                return torch.cat(kept)[:size]
-        raise ConfigError(
-            f"of {MOST_ROUNDS * size} samples of the field {count} stay within "
-            f"{self._lower:g} and {self._upper:g}: {size} are wanted"
-        )
-
-    def posterior(self, locations: Tensor, values: Tensor, noise_std: float) -> Law:
-        """Return the law given values (m,) at locations (m, d)."""
-        law = self._field.condition(locations, values, noise_std)
-        mean, factor = self._field.field(law.mean), law.spread(self._field.factor)
-        lower, upper = (torch.full_like(mean, bound) for bound in (self._lower, self._upper))
-
-        def draw(generator: np.random.Generator, size: int) -> Tensor:
-            seed = torch.Generator().manual_seed(int(generator.integers(2**63)))
-            return truncated_samples(mean, factor @ factor.T, lower, upper, size, seed)
-
-        return _Drawn(draw)
+    lengths = np.geomspace(shortest, longest, count).tolist()
+    return MixtureField([field(length) for length in lengths], [1.0] * count)

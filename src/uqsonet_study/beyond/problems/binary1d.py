@@ -6,7 +6,7 @@ log k is 0.8 where a GP(0, exp(-(x - x')^2 / 0.2^2)) is positive, and -0.8 elsew
 
 from __future__ import annotations
 
-from uqsonet_study.priors.classes import ThresholdedField
+from uqsonet_study.beyond.priors.classes import ThresholdedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 

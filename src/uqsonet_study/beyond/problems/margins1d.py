@@ -11,7 +11,7 @@ import torch
 from scipy.special import gammainccinv, gammaincinv
 from torch import Tensor
 
-from uqsonet_study.priors.mapped import MappedField
+from uqsonet_study.beyond.priors.mapped import MappedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 

@@ -10,7 +10,7 @@ from math import pi
 
 import torch
 
-from uqsonet_study.priors.beyond import MixtureField
+from uqsonet_study.beyond.priors.mixtures import MixtureField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.laws.truncated import truncated_samples
-from uqsonet_study.priors.beyond import Law, _coordinates, _Drawn, _Sensors
+from uqsonet_study.beyond.priors.mixtures import _coordinates, _Drawn, _Sensors
 from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet_study.priors.law import Law
 
 FAR = 7.0  # latent values beyond this, in standard deviations, do not occur
 NODES = 200_001  # points on which a map is tabulated

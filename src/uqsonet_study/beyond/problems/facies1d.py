@@ -6,7 +6,7 @@ Where a GP(0, exp(-(x - x')^2 / 0.4^2)) is negative, log k is a GP(-0.8, 0.3^2 e
 
 from __future__ import annotations
 
-from uqsonet_study.priors.classes import ClassField
+from uqsonet_study.beyond.priors.classes import ClassField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 

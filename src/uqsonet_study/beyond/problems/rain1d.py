@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from uqsonet.fields.field import Transform
-from uqsonet_study.priors.mapped import MappedField
+from uqsonet_study.beyond.priors.mapped import MappedField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 

@@ -1,13 +1,13 @@
 """Darcy flow through a medium of two values: ``-div(k grad u) = 1`` on [0, 1]^2, ``u = 0``.
 
 k is 12 where a Gaussian field is not negative and 3 elsewhere; the field has the covariance
-``9 (-Lap + 9)^(-2)`` with free ends and no mean, and 64 x 64 cosines (Li et al. 2021). Published
+``9 (-Lap + 9)^(-2)`` with free ends and no mean, and 128 x 128 cosines (Li et al. 2021). Published
 figures for sparse sensors are those of DiffusionPDE (NeurIPS 2024) and FunDPS (NeurIPS 2025). Two
 differences from their data: they draw the field at the centres of cells and interpolate k to the
 points of the grid by splines, which leaves values between 3 and 12; here the field is taken at the
 points themselves. The five-point scheme is the same, with means of k at the faces.
 
-63 cells a side have no coarser grid of the same ends but one of 21: training sees u on all points.
+127 is a prime number of cells: training sees u on all points.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.beyond import Prior
-from uqsonet_study.priors.classes import ThresholdedField
-from uqsonet_study.priors.gaussian_process import CosineField, SeparableField, matern, zero
+from uqsonet_study.beyond.priors.classes import ThresholdedField
+from uqsonet_study.priors.gaussian_process import CosineField
+from uqsonet_study.priors.law import Prior
 from uqsonet_study.problems.base import BEYOND, Problem
 from uqsonet_study.solvers.elliptic2d import solve_rough2d
 
 TAU = 3.0
 
 
-class Darcy64(Problem):
-    """Flow through a medium of two values on 64 x 64 points."""
+class Darcy128(Problem):
+    """Flow through a medium of two values on 128 x 128 points."""
 
-    name = "darcy64"
-    title = "Darcy flow, two values, 64 x 64 points"
+    name = "darcy128"
+    title = "Darcy flow, two values, 128 x 128 points"
     section = BEYOND
     zero_boundary = True
     solve_dtype = torch.float32
     block = 16
-    points = 64
+    points = 128
 
     def __init__(self) -> None:
         self.grid = Grid((0.0, 0.0), (1.0, 1.0), (self.points, self.points))
@@ -45,10 +45,6 @@ class Darcy64(Problem):
     def prior(self) -> Prior:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The law of k."""
         return ThresholdedField(CosineField(self.points, latent_std), low=3.0, high=12.0)
-
-    def smooth(self, std: float, length: float) -> SeparableField:
-        """Return a field without a mean, whose kernel is a product of Matern's along the axes."""
-        return SeparableField(self.grid.axes(), zero, matern(std**0.5, length))
 
     def solve(self, kappa: Tensor, unobserved: Tensor | None = None) -> Tensor:
         """Solve the five-point system by preconditioned conjugate gradients."""

@@ -14,7 +14,7 @@ from uqsonet.gauss.seeds import seed_sequence
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
-from uqsonet_study.exact import EXACT
+from uqsonet_study.beyond.exact import EXACT
 from uqsonet_study.jobs import log_rows
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions

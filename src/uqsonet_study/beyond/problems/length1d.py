@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from uqsonet_study.priors.beyond import Prior
-from uqsonet_study.priors.families import random_length
+from uqsonet_study.beyond.priors.mixtures import random_length
+from uqsonet_study.priors.law import Prior
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 

@@ -7,7 +7,7 @@ mean. Grids of `diffusion1d`.
 
 from __future__ import annotations
 
-from uqsonet_study.priors.beyond import StudentField
+from uqsonet_study.beyond.priors.mixtures import StudentField
 from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 

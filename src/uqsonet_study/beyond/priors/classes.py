@@ -19,8 +19,9 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.laws.truncated import truncated_samples
-from uqsonet_study.priors.beyond import Law, _coordinates, _Drawn, _Sensors
+from uqsonet_study.beyond.priors.mixtures import _coordinates, _Drawn, _Sensors
 from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet_study.priors.law import Law
 
 TWO_VALUED = 1e-4
 """Sensors of a field of two values may miss one of them by this part of their distance."""
@@ -42,8 +43,8 @@ class ClassField:
         Ascending.
     values : sequence of float
         Of the transformed field, one more than thresholds.
-    inner : sequence of GaussianField, optional
-        What is added to each value; by default nothing.
+    inner : sequence of GaussianField
+        What is added to each value; none where the posterior does not ask for it.
     """
 
     def __init__(
@@ -99,13 +100,9 @@ class ClassField:
 
     def _assignments(self, values: Tensor, inner: list[_Sensors], noise_std: float) -> list[Tensor]:
         """Return the classes (m,) that sensors may have."""
-        off = values[:, None] - self._values
-        if inner:
-            variance = torch.stack([one.covariance.diagonal() for one in inner], 1) + noise_std**2
-            off = off - torch.stack([one.mean for one in inner], 1)
-        else:
-            variance = torch.tensor(max(noise_std, 1e-4) ** 2, dtype=torch.float64)
-        density = -0.5 * (off.square() / variance + torch.as_tensor(variance).log())
+        off = values[:, None] - self._values - torch.stack([one.mean for one in inner], 1)
+        variance = torch.stack([one.covariance.diagonal() for one in inner], 1) + noise_std**2
+        density = -0.5 * (off.square() / variance + variance.log())
         possible = density > density.amax(1, keepdim=True) - UNLIKELY
         if math.prod(possible.sum(1).tolist()) > MAX_ASSIGNMENTS:
             raise ObservationError("these sensors leave too many classes in doubt")

@@ -1,0 +1,1 @@
+"""Beyond the paper: inputs whose law is no Gaussian field, their problems, laws and scores."""
