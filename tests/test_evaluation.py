@@ -11,8 +11,8 @@ from uqsonet.fields.grid import Grid
 from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.gauss.posterior import GaussianPosterior
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet_study.config import BASELINES
 from uqsonet_study.beyond.distances import quantile_bins
+from uqsonet_study.config import BASELINES
 from uqsonet_study.evaluation import (
     Expansion,
     evaluate,

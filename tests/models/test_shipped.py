@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import uqsonet
-from benchmarks.shipped_references import FILE
+from tests.models.references import FILE
 from uqsonet.errors import DataError
 from uqsonet.operator.file import load, read_weights, shipped, weight_path
 from uqsonet_study.problems import get_problem

@@ -15,12 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.emulator import Emulator
-from uqsonet.laws.truncated import resampled
-from uqsonet.operator.particles import ISLANDS, Following, tempered
-from uqsonet.sensors.likelihoods import MeanAbsolute
-from uqsonet_study.posterior.metrics import mixing, moment_errors, moments
-from uqsonet_study.posterior.problems import (
+from benchmarks.posteriorbench.metrics import mixing, moment_errors, moments
+from benchmarks.posteriorbench.problems import (
     CUT,
     NEAREST_NOISE,
     POINTS,
@@ -30,6 +26,10 @@ from uqsonet_study.posterior.problems import (
     log_weight,
     synthesis,
 )
+from uqsonet.emulator.emulator import Emulator
+from uqsonet.laws.truncated import resampled
+from uqsonet.operator.particles import ISLANDS, Following, tempered
+from uqsonet.sensors.likelihoods import MeanAbsolute
 
 MODES = 64  # cosines of the latent field along each axis; the others have 1.3e-4 of its variance
 SIZE = 384  # samples of a population

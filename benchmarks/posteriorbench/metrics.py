@@ -12,9 +12,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from benchmarks.posteriorbench.problems import POINTS, SEED, spectrum, synthesis
 from uqsonet.gauss.metrics import ascending, coverage, relative_error
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet_study.posterior.problems import POINTS, SEED, spectrum, synthesis
 
 WIDTHS = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Squared widths of kernels in units of the median squared distance between both sets."""

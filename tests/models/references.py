@@ -1,6 +1,6 @@
 """Posteriors of the five problems of the shipped models: writes tests/models/references.json.
 
-    python -m benchmarks.shipped_references
+    python -m tests.models.references
 
 takes about ten minutes. Laws, conditioning and all that has a closed form are written out here in
 NumPy; nothing of the models is used. What is sampled: inputs given their sensors (diffusion1d,
@@ -20,7 +20,7 @@ from numpy import pi
 
 from uqsonet_study.problems import get_problem
 
-FILE = Path(__file__).parents[1] / "tests/models/references.json"
+FILE = Path(__file__).with_name("references.json")
 COUNTS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 5)
 """Sensors of each set. Odd sets are read without noise, the last with noise of each sensor."""
 LEAST_DISTANCE = 0.08

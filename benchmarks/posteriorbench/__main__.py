@@ -1,6 +1,6 @@
 """Whole posteriors of two inverse problems beside references: PosteriorBench, made anew.
 
-    python -m benchmarks.posterior --problem poisson --cases 50 --pairs 4000
+    python -m benchmarks.posteriorbench --problem poisson --cases 50 --pairs 4000
 
 Each case is a checkpoint in `results/posterior`, with all its figures; a killed command goes on
 behind the last one. `published/benchmark/posterior.csv` has the means over cases and the figures
@@ -25,12 +25,9 @@ import torch
 from torch import Tensor
 
 import uqsonet
-from uqsonet.files import write_text
-from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.sensors.likelihoods import MeanAbsolute
-from uqsonet_study.posterior.ensembles import Regression, smoothed
-from uqsonet_study.posterior.metrics import METRICS, covered, distances, moment_errors, moments
-from uqsonet_study.posterior.problems import (
+from benchmarks.posteriorbench.ensembles import Regression, smoothed
+from benchmarks.posteriorbench.metrics import METRICS, covered, distances, moment_errors, moments
+from benchmarks.posteriorbench.problems import (
     CUT,
     NEAREST_NOISE,
     PROBLEMS,
@@ -39,6 +36,9 @@ from uqsonet_study.posterior.problems import (
     Case,
     Inverse,
 )
+from uqsonet.files import write_text
+from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.sensors.likelihoods import MeanAbsolute
 
 LOG = logging.getLogger("uqsonet")
 
@@ -101,7 +101,7 @@ Method = Callable[[Case], Answer]
 
 def exact_poisson(case: Case, _: Any) -> tuple[Answer, Tensor]:
     """Return the reference of a Poisson case, and as many other samples of it."""
-    from uqsonet_study.posterior.importance import ExactPosterior
+    from benchmarks.posteriorbench.importance import ExactPosterior
 
     found = ExactPosterior(case, numpy_generator(SEED, "poisson", "reference", case.number))
     (mean, std), apart, apart_std = found.moments()
@@ -123,7 +123,7 @@ def sampled_darcy(case: Case, model: uqsonet.Emulator) -> tuple[Answer, Tensor]:
 
     The learned operator proposes; the solver decides.
     """
-    from uqsonet_study.posterior.darcy import reference
+    from benchmarks.posteriorbench.darcy import reference
 
     generator = torch_generator(SEED, "darcy", "reference", case.number)
     (mean, std), media, notes = reference(case, model, generator)

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet_study.posterior.metrics import moment_errors
-from uqsonet_study.posterior.problems import (
+from benchmarks.posteriorbench.metrics import moment_errors
+from benchmarks.posteriorbench.problems import (
     ALPHA,
     CUT,
     NEAREST_NOISE,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet_study.posterior.problems import NEAREST_NOISE, Case, Darcy, Inverse, synthesis
+from benchmarks.posteriorbench.problems import NEAREST_NOISE, Case, Darcy, Inverse, synthesis
 
 MEMBERS, ASSIMILATIONS = 256, 8
 """Members of the ensemble, and number of times that the readings are assimilated."""
