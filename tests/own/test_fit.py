@@ -111,6 +111,19 @@ def test_the_folder_of_another_fit_is_not_continued(tmp_path: Path) -> None:
     assert found == fresh
 
 
+@pytest.mark.parametrize("name", ["choice-0.safetensors", "choice-0.state", "final.safetensors"])
+def test_files_of_others_are_not_overwritten(name: str, tmp_path: Path) -> None:
+    state, model = tmp_path / "state", squares()
+    state.mkdir()
+    model.save(tmp_path / "model.safetensors")
+    before = (tmp_path / "model.safetensors").read_bytes()
+    (state / name).write_bytes(before)
+    with pytest.raises(DataError, match=f"{name}: in the way of a training"):
+        squares(MINUTES, state=state)
+    fitting.remove_trainings(state)
+    assert {path.name: path.read_bytes() for path in state.iterdir()} == {name: before}
+
+
 @given(size=st.integers(20, 5000), seed=st.integers(0, 1000))
 def test_parts_of_the_runs(size: int, seed: int) -> None:
     split, again = (split_runs(size, seed) for _ in range(2))
