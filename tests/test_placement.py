@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -245,6 +246,7 @@ def test_forbidden_regions_leave_what_the_other_candidates_alone_would_give(pois
     regions = {
         "box": ({"x": (0.0, 0.6)}, (x[:, 0] > 0.6)),
         "triangle": (np.array([[0, 0], [1, 0], [0, 1.0]]), x.sum(1) > 1 - 1e-9),
+        "table": (pd.DataFrame({"y": [0, 0, 3], "x": [0, 1.01, 0]}), x @ [1 / 1.01, 1 / 3] > 1),
         "function": (lambda at: at[:, 1] < 0.5, x[:, 1] >= 0.5),
     }
     for region, allowed in regions.values():

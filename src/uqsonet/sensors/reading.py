@@ -135,7 +135,12 @@ def _from_arrays(
     if mask is not None:
         raise ObservationError("a mask goes with sensors at points, not with weights on points")
     dim = field.domain.dim
-    x = real_numbers(locations.points, "points")
+    x = locations.points
+    if is_frame(x):
+        from uqsonet.sensors.tables import places_of
+
+        x = places_of(x, field, "points")
+    x = real_numbers(x, "points")
     weights = real_numbers(locations.weights, "weights")
     x = x[:, None] if x.ndim == 1 and dim == 1 else x
     y = real_numbers(values, "values", missing=True)
