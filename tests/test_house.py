@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 20_870, "all": 21_780}
+MAX_LINES = {"core": 20_881, "all": 21_791}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_STUDY = {"": 18_652, "report": 5_139, "pipeline": 842}
@@ -45,7 +45,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), 0.01, bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (33, 5_618), "fit": (66, 13_019)}
+MAX_LOADED = {"load, condition, std": (33, 5_614), "fit": (66, 13_030)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

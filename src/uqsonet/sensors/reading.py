@@ -127,20 +127,25 @@ def _one_field(fields: Sequence[Field], name: str, value: object, noise_std: obj
     return _from_arrays(fields[number], number, value[0], value[1], None, level)
 
 
+def _places(places: object, field: Field, what: str) -> object:
+    """Return places of a field, those of a frame as an array by the names of its columns."""
+    if not is_frame(places):
+        return places
+    from uqsonet.sensors.tables import places_of
+
+    return places_of(places, field, what)
+
+
 def _from_arrays(
     field: Field, number: int, locations: object, values: object, mask: object, noise_std: object
 ) -> Sensors:
     if not isinstance(locations, WeightedPoints):
+        locations = _places(locations, field, "locations")
         return sensors_at(field, locations, values, mask, noise_std, number=number, device="cpu")
     if mask is not None:
         raise ObservationError("a mask goes with sensors at points, not with weights on points")
     dim = field.domain.dim
-    x = locations.points
-    if is_frame(x):
-        from uqsonet.sensors.tables import places_of
-
-        x = places_of(x, field, "points")
-    x = real_numbers(x, "points")
+    x = real_numbers(_places(locations.points, field, "points"), "points")
     weights = real_numbers(locations.weights, "weights")
     x = x[:, None] if x.ndim == 1 and dim == 1 else x
     y = real_numbers(values, "values", missing=True)

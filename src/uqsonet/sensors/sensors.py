@@ -15,13 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
 from uqsonet.fields.grid import Values
-from uqsonet.fields.numbers import (
-    is_frame,
-    real_numbers,
-    require_no_frame,
-    require_noise,
-    without_mask,
-)
+from uqsonet.fields.numbers import real_numbers, require_no_frame, require_noise, without_mask
 from uqsonet.fields.stacked import Domain
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
@@ -242,17 +236,12 @@ def sensors_at(
     """Return sensors of one field at points, from arrays; nothing but their form is checked.
 
     Locations are (m, d) or (B, m, d), and (m,) where d is 1; values and mask are (m,) or (B, m).
-    Locations may be a frame with the names of the field's coordinates.
     The field has this `number` among others. Tensors come to `device`; by default they stay on
     their own. Shapes and types that do not fit are an `ObservationError`.
     """
     if values is None:
         raise ObservationError("shapes do not fit: locations without values")
     dim = field.domain.dim
-    if is_frame(locations):
-        from uqsonet.sensors.tables import places_of
-
-        locations = places_of(locations, field, "locations")
     x, y = (
         real_numbers(one, what, device, missing=True)  # padding may be masked
         for one, what in ((locations, "locations"), (values, "values"))
