@@ -130,6 +130,19 @@ def test_columns_that_have_no_name_here_are_refused(linear: Emulator, ask, messa
         ask(linear)
 
 
+@pytest.mark.parametrize("noise", [1e6, 1e30])
+def test_a_sensor_that_its_noise_switches_off_leaves_exact_ones_exact(
+    linear: Emulator, noise: float
+) -> None:
+    levels = np.array([0.0, noise, 0.0, 0.0])
+    for field in ("a", "p"):
+        found = quiet(linear, **{field: (PLACES, VALUES, levels)})
+        alone = quiet(linear, **{field: (PLACES[levels == 0], VALUES[levels == 0])})
+        for one, other in ((found["a"], alone["a"]), (found["p"], alone["p"])):
+            np.testing.assert_allclose(one.mean(), other.mean(), atol=1e-6)
+            np.testing.assert_allclose(one.std(), other.std(), atol=1e-6)
+
+
 def test_noise_is_the_same_however_it_is_stated(linear: Emulator, answer: FieldPosterior) -> None:
     noise = np.array([0.1, 0.5, 0.2, 0.3])
     frame = pd.DataFrame(PLACES, columns=["x", "y"]).assign(value=VALUES, noise_std=noise)

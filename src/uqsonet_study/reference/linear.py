@@ -115,8 +115,8 @@ def linear_posterior(
         u depends affinely on kappa, a Gaussian field, and on nothing else. Given sensors of kappa
         alone, u may depend on it in any way; its law is then known by samples.
     sensors_in, sensors_out : GridSensors, optional
-        Sensors of kappa and of u. Where some are exact and others are not, the exact ones count as
-        `uqsonet.gauss.gaussian.MIN_NOISE` of the largest noise.
+        Sensors of kappa and of u. Where some are exact and others are not, the exact ones count
+        with the noise that `uqsonet.gauss.gaussian.condition` says.
 
     Returns
     -------
