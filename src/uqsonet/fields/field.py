@@ -75,7 +75,7 @@ class Transform:
         if self.name == "asinh":
             return (values / self.unit).asinh()
         if self.name == "classes":
-            known, scores = (values.new_tensor(one) for one in (self.values, self.scores))
+            known, scores = (beside(values, one) for one in (self.values, self.scores))
             nearest = torch.bucketize(values.contiguous(), (known[1:] + known[:-1]) / 2)
             gap = scores.sort().values.diff().amin()
             off = (values - known[nearest]) / known.diff().amax()
@@ -101,9 +101,17 @@ class Transform:
         return {k: v for k, v in numbers.items() if v != usual[k]}
 
 
+def beside(tensor: Tensor, numbers: Sequence[float]) -> Tensor:
+    """Return numbers as a tensor of the type, and on the device, of another.
+
+    They are filled in, not copied from the host: a CUDA graph can record that.
+    """
+    return torch.stack([tensor.new_full((), number) for number in numbers])
+
+
 def centred(domain: Domain, locations: Tensor) -> Tensor:
     """Map locations (..., d) of a domain's box to [-1, 1]^d."""
-    lower, upper = (locations.new_tensor(end) for end in (domain.lower, domain.upper))
+    lower, upper = (beside(locations, end) for end in (domain.lower, domain.upper))
     return 2 * (locations - lower) / (upper - lower) - 1
 
 
