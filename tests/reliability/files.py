@@ -118,7 +118,7 @@ def make_weights(folder: Path) -> None:
     state = {f"parameter/{n}": p for n, p in model.named_parameters()}
     state |= {f"adam/step/{n}": torch.tensor(2.0) for n in parameters}
     progress = Progress(1, 0.5, [{"trial": 0}])
-    save_checkpoint(folder / "c.safetensors", meta, state, torch.Generator(), progress)
+    save_checkpoint(folder / "c.safetensors", meta, state, [torch.Generator()], progress)
 
 
 def content(path: Path) -> tuple[str, Meta, Arrays]:

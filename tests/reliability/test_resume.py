@@ -103,7 +103,7 @@ def test_what_is_saved_is_at_most_as_old_as_configured(
 
 def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:
     identity = {"config": {"training": {"learning_rate": 0.1}}}
-    save_checkpoint(path, identity, state, torch.Generator(), Progress(7, 1.0, []))
+    save_checkpoint(path, identity, state, [torch.Generator()], Progress(7, 1.0, []))
 
 
 def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from uqsonet.operator import train as loop
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.progress import termination_flag
 from uqsonet.operator.train import Optimiser, Trainer, Trial, learning_rate
+from uqsonet_study import trainer
 from uqsonet_study.config import (
     AttentionPriorNetwork,
     JobsConfig,
@@ -109,6 +110,7 @@ RESUMED = {
     "karhunen_loeve_set": ("karhunen_loeve_set", ALL),
     "fixed_batches": ("attention", {"protocol": "fixed_batches"}),
     "batch_shared": ("attention", {"protocol": "batch_shared"}),
+    "batch_shared_on_a_gpu": ("attention", {"protocol": "batch_shared"}),
     "double": ("attention", {"precision": "float64"}),
     "adam": ("attention", {"beta2": 0.9, "epsilon": 1e-3}),
 }
@@ -119,6 +121,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     make_job, tmp_path, monkeypatch, name
 ):
     architecture, options = RESUMED[name]
+    if name.endswith("gpu"):  # two generators: that of the device, and that of the host
+        monkeypatch.setattr(trainer, "on_cpu", lambda _: False)
     job = make_job(architecture, 1, **options)
     whole = run(job, tmp_path, "whole")
     torch.manual_seed(999)  # the global generator has no influence

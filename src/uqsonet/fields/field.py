@@ -252,12 +252,16 @@ class Field:
         locations : Tensor, shape (B, m, d)
         values : Tensor, shape (B, m)
         """
-        values = functions.gather(-1, index)
-        if noise is not None:
-            values = values.to(torch.promote_types(values.dtype, noise.dtype))
-            values = self.transform.inverse(self.transform.forward(values) + noise)
+        values = self.noisy(functions.gather(-1, index), noise)
         points = self.domain.points().to(functions) if points is None else points
         return points[index], values
+
+    def noisy(self, values: Tensor, noise: Tensor | None) -> Tensor:
+        """Return values of the field with noise, of their shape, added in the transformed field."""
+        if noise is None:
+            return values
+        values = values.to(torch.promote_types(values.dtype, noise.dtype))
+        return self.transform.inverse(self.transform.forward(values) + noise)
 
 
 def part_locations(number: int | Tensor, x: Tensor, joint: Domain) -> Tensor:

@@ -203,6 +203,7 @@ class Trainer:
         self.targets = {name: value.to(device, self.precision) for name, value in targets}
         self.model.to(device)
         self.generator = trial.stream(data.fields, "order", device)
+        self.generators = [self.generator]  # all that batches are drawn by
         self.optimiser = self.optimiser_type(self.model, settings)
 
     def draw(self) -> tuple[Batch, Tensor]:
@@ -314,8 +315,8 @@ def train(
             stopped = bool(stop) and not at_end  # a signal may come while skills are measured
             if stopped or (now - saved_at > 60 * checkpoint_minutes and not at_end):
                 _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
-                tensors, generator = trainer.optimiser.state(), trainer.generator
-                save_checkpoint(state, identity, tensors, generator, progress)
+                tensors, generators = trainer.optimiser.state(), trainer.generators
+                save_checkpoint(state, identity, tensors, generators, progress)
                 saved_at = time.monotonic()
             if stopped:
                 raise TrainingError(
@@ -332,7 +333,7 @@ def train(
 def _resumed(trainer: Trainer, state: Path, identity: Identity) -> Progress:
     """Return how far a training is, having restored its checkpoint if there is one to use."""
     remove_debris(state)
-    loaded = load_checkpoint(state, identity, trainer.generator)
+    loaded = load_checkpoint(state, identity, trainer.generators)
     if isinstance(loaded, str):
         if state.exists():
             LOG.info("starting from the beginning: %s", loaded)
