@@ -208,6 +208,23 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused_with_the_reason
     assert file_digest(weights) == file_digest(fresh)
 
 
+def test_a_checkpoint_of_the_other_device_is_refused_in_a_sentence(
+    make_job, tmp_path, monkeypatch, caplog
+):
+    """A generator of a GPU has a state of sixteen bytes, which one of a CPU cannot take."""
+    state = stopped_state(make_job(), tmp_path, monkeypatch)
+    tensors, meta = read_weights(state)
+    assert meta["identity"].pop("device") == "cpu"
+    meta["identity"]["device"] = "cuda"
+    write_weights(state, tensors | {"generator/0": torch.zeros(16, dtype=torch.uint8)}, meta)
+    with caplog.at_level(logging.INFO, "uqsonet"):
+        weights = run(make_job(), tmp_path)
+    assert f"starting from the beginning: {state} belongs to another run: device changed" in (
+        caplog.text
+    )
+    assert file_digest(weights) == file_digest(run(make_job(), tmp_path, "fresh"))
+
+
 def poison(monkeypatch, first: int) -> None:
     """Make losses NaN from an iteration on."""
     step = Optimiser.step

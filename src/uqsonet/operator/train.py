@@ -291,7 +291,8 @@ def train(
     """
     keep_freed_memory()
     header, trial, settings = trainer.header(), trainer.trial, trainer.trial.config.training
-    identity = {**header, **origin, "trial": trial.number}
+    kind = torch.device(trainer.device).type  # its generators have states of their own kind
+    identity = {**header, **origin, "trial": trial.number, "device": kind}
     progress = _resumed(trainer, state, identity)
     # Validation works on a copy, which has averaged weights.
     validated = trial.untrained(trainer.model.fields).eval()
