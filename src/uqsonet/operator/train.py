@@ -178,7 +178,8 @@ class Trial:
         """Return a model with the trial's initial weights and constants from data."""
         with torch.random.fork_rng(devices=[]):
             # torch.nn draws initial weights from the global generator: fork it and seed it here.
-            torch.manual_seed(self.stream(data.fields, "initialisation").initial_seed())
+            seed = self.stream(data.fields, "initialisation").initial_seed()
+            torch.default_generator.manual_seed(seed)  # that of the CPU, and not those of GPUs
             model = self.untrained(data.fields)
         with torch.no_grad():
             model.fit_constants(data)
@@ -304,12 +305,14 @@ def train(
         while progress.iteration < total:
             terms = trainer.step(progress.iteration)
             progress.iteration += 1
-            now, at_end = time.monotonic(), progress.iteration == total
-            progress.seconds = before + now - start
-            if at_end or progress.iteration % CHECK_EVERY == 0:
+            at_end = progress.iteration == total
+            logged = at_end or progress.iteration % every == 0
+            if logged or progress.iteration % CHECK_EVERY == 0:  # waits for a GPU
                 _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
                 show.update(progress.iteration)
-            if at_end or progress.iteration % every == 0:
+            now = time.monotonic()
+            progress.seconds = before + now - start
+            if logged:
                 require_finite(trainer.optimiser.weights(), progress.iteration, state)
                 progress.history.append(_row(trainer, validated, terms, progress, skills))
                 show.update(progress.iteration, _logged(progress.history[-1], show, total))
