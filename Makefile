@@ -24,17 +24,24 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
 
-env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
+env: .venv/.stamp ## create .venv with the exact versions of requirements.lock (GPU=1: torch with CUDA)
 
-.venv/.stamp: requirements.lock pyproject.toml
+# `make env GPU=1` asks for CUDA where no nvidia-smi can tell, as on the login node of a cluster. It
+# also puts a build with CUDA in place of one without; the file lets a later `make env` keep it.
+.venv/.gpu:
+	@mkdir -p .venv && touch $@
+
+.venv/.stamp: requirements.lock pyproject.toml $(if $(filter 1,$(GPU)),.venv/.gpu)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "uqsonet needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	       "Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@# torch first: the CPU wheel unless there is an NVIDIA GPU. Its index is tried only briefly;
 	@# where it is out of reach pip's own configuration decides.
-	@if nvidia-smi >/dev/null 2>&1; then \
-	  echo "NVIDIA GPU found: installing torch $(TORCH) with CUDA"; \
+	@if [ -e .venv/.gpu ] || nvidia-smi >/dev/null 2>&1; then \
+	  echo "NVIDIA GPU found or asked for: installing torch $(TORCH) with CUDA"; \
+	  $(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda is None)' 2>/dev/null || \
+	    $(BIN)/pip uninstall -q -y torch; \
 	  $(BIN)/pip install -q "torch==$(TORCH)"; \
 	else \
 	  echo "No NVIDIA GPU: installing torch $(TORCH) for the CPU"; \
