@@ -100,6 +100,17 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: 
     assert again == expected, "a finished fit is read, not trained again"
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_fit_on_a_gpu_answers_as_one_on_a_cpu() -> None:
+    """Its batches are others, as its generator is, but not what they teach."""
+    places, values = LINE[[2, 5, 9]], smooth(1, 9)[0, [2, 5, 9]]
+    on_cpu, on_gpu = (squares(MINUTES, device=device) for device in ("cpu", "cuda"))
+    assert on_gpu.card["recipe"]["branch"] == "linear and perceptron"
+    one, two = (m.condition(places, values) for m in (on_cpu, on_gpu))
+    assert np.abs(one.mean() - two.mean()).max() < 0.1 * np.abs(one.mean()).max()
+
+
 def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
 
