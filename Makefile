@@ -19,7 +19,7 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs metadata notebooks tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
+.PHONY: help env docs metadata notebooks tables test test-all coverage test-kill fuzz bench gpu peers lint format lock explore pyemma published clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
@@ -94,6 +94,9 @@ BENCH ?= full
 bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory, scaling: more than an hour; results/benchmarks/
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
+
+gpu: env ## on a GPU: its tests, every recipe against the CPU, speed, memory: ten minutes; results/benchmarks/gpu/
+	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W ignore -m benchmarks.gpu
 
 # STEPS='--only attention --only learning' runs some of them; what is done is passed over.
 STEPS ?=

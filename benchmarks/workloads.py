@@ -30,8 +30,8 @@ def configuration(recipe: str) -> Config:
 
 
 @cache
-def functions(problem_name: str, size: int) -> Functions:
-    """Return training pairs of a problem."""
+def functions(problem_name: str, size: int, device: str = "cpu") -> Functions:
+    """Return training pairs of a problem, on the CPU; equations are solved on a device."""
     problem = get_problem(problem_name)
     kept = problem.training_grid()[1]
     generator = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def functions(problem_name: str, size: int) -> Functions:
     u = torch.empty(size, len(kept))
     for first in range(0, size, 1000):
         rows = slice(first, min(first + 1000, size))
-        left, right = problem.sample(generator, rows.stop - first)
+        left, right = problem.sample(generator, rows.stop - first, device)
         kappa[rows], u[rows] = left, right[:, kept]
     return Functions(problem.fields, "training", kappa, u)
 

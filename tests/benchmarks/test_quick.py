@@ -15,14 +15,29 @@ from uqsonet_study.config import AttentionNetwork
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.long
-def test_a_quick_run_writes_every_row_with_finite_values(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]
+def quick_rows(module: str, folder: Path, *options: str) -> list[dict[str, str]]:
+    """Run benchmarks in small, and return their rows."""
+    command = [sys.executable, "-m", module, "--quick", "--out", str(folder), *options]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    rows = read(tmp_path / "benchmarks.csv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read(folder / "benchmarks.csv")
+
+
+@pytest.mark.long
+def test_what_is_measured_on_a_gpu_runs_on_a_cpu(tmp_path: Path) -> None:
+    rows = {row["name"]: row for row in quick_rows("benchmarks.gpu", tmp_path, "--device", "cpu")}
+    gradients = [row for name, row in rows.items() if "gradient" in name]
+    rates = [row for row in rows.values() if row["unit"] == "steps/s"]
+    assert len(gradients) == len(rates) >= 6, "one training of each architecture and method"
+    assert all(float(row["value"]) < 1e-5 for row in gradients)
+    assert all(0 < float(row["value"]) < math.inf for row in rates)
+
+
+@pytest.mark.long
+def test_a_quick_run_writes_every_row_with_finite_values(tmp_path: Path) -> None:
+    rows = quick_rows("benchmarks", tmp_path)
     assert list(rows[0]) == COLUMNS and len(rows) > 20
     for row in rows:
         if row["value"] == NOT_RUN:
