@@ -19,22 +19,29 @@ CUDA := triton cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu
         nvidia-nccl-cu13 nvidia-nvshmem-cu13
 
 .DEFAULT_GOAL := help
-.PHONY: help env docs metadata notebooks tables test test-all coverage test-kill fuzz bench peers lint format lock explore pyemma published clean
+.PHONY: help env docs notebooks tables test test-all coverage attack bench gpu lint format lock explore pyemma clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 19
 
-env: .venv/.stamp ## create .venv with the exact versions of requirements.lock
+env: .venv/.stamp ## create .venv with the exact versions of requirements.lock (GPU=1: torch with CUDA)
 
-.venv/.stamp: requirements.lock pyproject.toml
+# `make env GPU=1` asks for CUDA where no nvidia-smi can tell, as on the login node of a cluster. It
+# also puts a build with CUDA in place of one without; the file lets a later `make env` keep it.
+.venv/.gpu:
+	@mkdir -p .venv && touch $@
+
+.venv/.stamp: requirements.lock pyproject.toml $(if $(filter 1,$(GPU)),.venv/.gpu)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "uqsonet needs Python 3.11 or later, but $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	       "Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@# torch first: the CPU wheel unless there is an NVIDIA GPU. Its index is tried only briefly;
 	@# where it is out of reach pip's own configuration decides.
-	@if nvidia-smi >/dev/null 2>&1; then \
-	  echo "NVIDIA GPU found: installing torch $(TORCH) with CUDA"; \
+	@if [ -e .venv/.gpu ] || nvidia-smi >/dev/null 2>&1; then \
+	  echo "NVIDIA GPU found or asked for: installing torch $(TORCH) with CUDA"; \
+	  $(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda is None)' 2>/dev/null || \
+	    $(BIN)/pip uninstall -q -y torch; \
 	  $(BIN)/pip install -q "torch==$(TORCH)"; \
 	else \
 	  echo "No NVIDIA GPU: installing torch $(TORCH) for the CPU"; \
@@ -53,9 +60,9 @@ tables: env ## the whole pipeline in small: data, training, every table and figu
 	  $(BIN)/snakemake --cores $(CORES) --configfile config/smoke.yaml
 	@printf '%s\n' '' \
 	  'Done, in small: the numbers show that everything runs, not what the method can do.' \
-	  '  everything  $(SMOKE)/report.html' \
 	  '  tables      $(SMOKE)/tables/all.tex (and .csv)' \
 	  '  figures     $(SMOKE)/figures/*.pdf (and .png)' \
+	  '  all of it   source $(BIN)/activate && snakemake --configfile config/smoke.yaml --report report.html' \
 	  'Full scale:' \
 	  '  source $(BIN)/activate && snakemake --cores 8 results/tables/all.tex'
 
@@ -71,48 +78,37 @@ coverage: env ## which lines and branches of the sources both suites reach: buil
 
 PYTEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
 
-KILLS ?= 204
-test-kill: env ## kill the pipeline KILLS times at any moment; resumes, log in results/kills.csv
+attack: env ## kills at every moment of a job, then 20,000 damaged files of each reader and 3,000 calls
+	$(PYTEST) tests/reliability -m 'kill or fuzz'
 	@mkdir -p results
-	$(BIN)/python -m tests.reliability.kill --kills $(KILLS) --log results/kills.csv
-
-fuzz: env ## 12,000 damaged configurations, 20,000 damaged files of each reader, 3,000 calls; counts in results/
-	@mkdir -p results
-	$(BIN)/python -m tests.reliability.fuzz_config --count 12000 --log results/fuzz-config.csv
 	$(BIN)/python -m tests.reliability.fuzz_files --count 20000 --log results/fuzz-files.csv
 	$(BIN)/python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv
 
 # BENCH=quick: small sizes, under a minute, and peers only as far as they are installed.
 BENCH ?= full
-bench: $(if $(filter quick,$(BENCH)),env,peers) ## speed against peers, memory, scaling: more than an hour; results/benchmarks/
+bench: env ## speed against peers, memory; results/benchmarks/
+	@# Peers are here to be compared with, so the lock does without them.
+	$(if $(filter quick,$(BENCH)),,$(BIN)/pip install -q --constraint requirements.lock \
+	  'pykrige>=1.7' 'gstools>=1.7')
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
 
-# STEPS='--only attention --only learning' runs some of them; what is done is passed over.
-STEPS ?=
-published: peers ## all runs behind published/, README and docs, from one commit: a day of a core
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg \
-	  $(BIN)/python -m benchmarks.published --cores $(CORES) $(STEPS)
+gpu: env ## on a GPU: its tests, every recipe against the CPU, speed, memory: ten minutes; results/benchmarks/gpu/
+	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W ignore -m benchmarks.gpu
 
-explore: env ## build the program of `uqsonet explore` (needs node), its pages in docs and their pictures
+explore: env ## build the program of `uqsonet explore` (needs node) and the pictures of its page
 	cd explore && npm ci --no-audit --no-fund && npm run build
-	$(BIN)/python -m uqsonet explore-exact diffusion1d -o docs/explore/diffusion1d.html
-	$(BIN)/python -m uqsonet explore navier_stokes -o docs/explore/navier_stokes.html
-	$(BIN)/python -m benchmarks.explore_pictures
-
-metadata: env ## codemeta.json and .zenodo.json from CITATION.cff
-	$(BIN)/python docs/metadata.py
+	$(BIN)/python -m docs.explore_pictures
 
 docs: env ## the documentation as a site with search: build/site/index.html
-	$(BIN)/python -m typer uqsonet.cli utils docs --name uqsonet --title 'The command uqsonet' \
-	  --output docs/cli.md
-	$(BIN)/python -m typer uqsonet_study.cli utils docs --name uqsonet --title 'Commands of the study' \
-	  --output docs/cli-study.md
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
+	@mkdir -p build/site/explore
+	$(BIN)/python -m uqsonet explore-exact diffusion1d -o build/site/explore/diffusion1d.html
+	$(BIN)/python -m uqsonet explore navier_stokes -o build/site/explore/navier_stokes.html
 	@echo 'Open $(CURDIR)/build/site/index.html'
 
 notebooks: env ## run docs/notebooks and keep what they show
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W ignore -m benchmarks.notebooks
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W ignore -m docs.run_notebooks
 
 lint: env ## style, formatting, types, import layers
 	$(BIN)/ruff check
@@ -150,10 +146,6 @@ pyemma: env ## add PyEMMA to .venv (compiles: needs a C++ compiler and Python's 
 	$(BIN)/pip install -q --constraint requirements.lock 'pyemma>=2.5.12'
 	$(BIN)/python -W ignore -c 'import numpy as n, pyemma.coordinates as c; \
 	  c.cluster_regspace(n.eye(3, dtype=n.float32), dmin=0.5, n_jobs=1); print("PyEMMA works")'
-
-# They are here to be compared with, so the lock does without them.
-peers: env ## add to .venv what only `make bench` compares with: neuralprocesses, PyKrige, GSTools
-	$(BIN)/pip install -q --constraint requirements.lock 'neuralprocesses>=0.2.7' 'pykrige>=1.7' 'gstools>=1.7'
 
 clean: ## remove the environment and caches; results/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -9,17 +9,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks import (
-    data,
-    default_run,
-    inference,
-    kriging,
-    memory,
-    neural_process,
-    plot,
-    scaling,
-    training,
-)
+from benchmarks import data, inference, kriging, memory, training
 from benchmarks.rows import Row, write
 from benchmarks.timing import gemm_peak, hardware, threads
 from uqsonet.operator.devices import keep_freed_memory
@@ -29,9 +19,6 @@ SUBJECTS = {
     "data": data.rows,
     "inference": inference.rows,
     "kriging": kriging.rows,
-    "scaling": scaling.rows,
-    "default_run": default_run.rows,
-    "neural_process": neural_process.rows,
     "memory": memory.rows,
 }
 
@@ -48,14 +35,14 @@ def peaks(cores: list[int]) -> list[Row]:
 
 def main(
     quick: Annotated[bool, typer.Option(help="Small sizes: does all of it run?")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for benchmarks.{csv,json,pdf,png}.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for benchmarks.{csv,json}.")] = Path(
         "results/benchmarks"
     ),
     only: Annotated[
         list[str] | None, typer.Option(help=f"Some subjects: {', '.join(SUBJECTS)}.")
     ] = None,
 ) -> None:
-    """Measure data, training, inference, memory and scaling, against peers in the same run."""
+    """Measure data, training, inference and memory, against peers in the same run."""
     torch.set_num_threads(1)
     keep_freed_memory()  # for the peers, too
     rows = peaks([1] if quick else [1, 2])
@@ -64,7 +51,6 @@ def main(
         rows += SUBJECTS[name](quick)
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
         write(rows, out)
-    plot.draw(rows, out)
     for row in rows:
         cells = row.cells()
         peer = f"  {cells['ratio']} x  {row.peer}" if row.ratio else ""

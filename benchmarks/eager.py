@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from uqsonet_study.config import AttentionNetwork
+from uqsonet.networks.config import AttentionNetwork
 
 
 def perceptron(inputs: int, hidden: list[int], outputs: int) -> nn.Sequential:

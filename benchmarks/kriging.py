@@ -5,7 +5,7 @@ told its covariance; ours has learned it from training pairs, as 256 modes, and 
 Ours takes a product of all points and modes however few sensors there are, theirs one of all points
 and sensors.
 
-    make peers    # PyKrige and GSTools are in no environment otherwise
+    pip install pykrige gstools    # they are in no environment otherwise
     python -m benchmarks --only kriging
 """
 

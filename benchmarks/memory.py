@@ -15,11 +15,11 @@ import torch
 
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import hardware
-from benchmarks.workloads import configuration
-from uqsonet_study.config import Evaluation, JobsConfig, ProblemConfig
+from benchmarks.workloads import study_of
 from uqsonet_study.evaluation import evaluate
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.references import compute_reference
+from uqsonet_study.settings import EvaluationName, Jobs, Sizes
 from uqsonet_study.simulation import simulate
 from uqsonet_study.training import TrainingJob, train
 
@@ -35,9 +35,8 @@ SETS = 4
 
 
 def _train(folder: Path, recipe: str, pairs: int) -> None:
-    config = configuration(recipe)
-    case = config.case(PROBLEM)
-    method = config.method_of(case.name, "uqsonet")
+    study = study_of(recipe)
+    method = study.settings(study.first(PROBLEM), "uqsonet")
     changes: dict[str, object] = {"iterations": 2, "validate_every": 2}
     if pairs < 80_000:
         changes |= {"batch_size": pairs // 4}
@@ -46,28 +45,29 @@ def _train(folder: Path, recipe: str, pairs: int) -> None:
     method = method.model_copy(update={"training": training})
     job = TrainingJob("uqsonet", PROBLEM, method, 0.0, 0, pairs, 1, *files)
     paths = (folder / f"{recipe}{suffix}" for suffix in (".safetensors", ".csv", ".state"))
-    train(job, JobsConfig(), *paths)
+    train(job, Jobs(), *paths)
 
 
 def run_stage(stage: str, folder: Path, pairs: int) -> None:
     """Run a stage as a job of the pipeline does."""
-    config = configuration("tuned")
-    case = config.case(PROBLEM)
+    study = study_of("tuned")
+    few = {"sets": SETS}
     functions, sensors = folder / "functions.h5", folder / "sensors.h5"
     if stage == "simulate":
-        data = ProblemConfig(training=pairs, validation=100, test=200)
+        data = Sizes(training=pairs, validation=100, test=200)
         simulate(PROBLEM, data, 1, functions)
     elif stage == "sensors":  # fewer layouts than in a full run: they are small and take long
-        chosen = case.sensors.model_copy(update={"pool": 2000})
+        layout = study.config.layouts[study.first(PROBLEM).layout]
+        chosen = layout.model_copy(update={"pool": 2000})
         generate_layouts(PROBLEM, chosen, 1, 100, 200, sensors)
     elif stage == "reference":
-        labels: list[tuple[str, Evaluation]] = [("validation", "validation"), ("test", "precise")]
-        for split, label in labels:
-            samples = config.evaluation_of(case.name, label).model_copy(update={"sets": SETS})
+        labels: dict[str, EvaluationName] = {"validation": "validation", "test": "precise"}
+        for split, label in labels.items():
+            samples = study.evaluation(PROBLEM, label).model_copy(update=few)
             files = functions, sensors, split, label, samples
             compute_reference(*files, 0.0, 1, folder / f"{split}.h5")
     elif stage == "evaluate":
-        evaluation = config.evaluation_of(case.name, "precise").model_copy(update={"sets": SETS})
+        evaluation = study.evaluation(PROBLEM, "precise").model_copy(update=few)
         what = evaluation, 0.0, 1, functions, folder / "test.h5"
         weights = [folder / "tuned.safetensors"]
         evaluate("uqsonet", "precise", *what, folder / "uqsonet.csv", weights=weights)

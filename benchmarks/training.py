@@ -13,7 +13,8 @@ from benchmarks.eager import EagerTraining, EagerUQSONet
 from benchmarks.rows import Row, not_run
 from benchmarks.timing import gemm_peak, hardware, medians, threads
 from benchmarks.workloads import Workload, flops, workload
-from uqsonet_study.config import AttentionNetwork, KarhunenLoeveNetwork
+from uqsonet.networks.config import AttentionNetwork
+from uqsonet.operator.config import KarhunenLoeveNetwork
 
 UNBLOCKED = 5000
 """Batches from here on are tried without blocks on one thread only: they are slow, and take GiB."""

@@ -10,28 +10,31 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
+from uqsonet.networks.config import AttentionNetwork
 from uqsonet.operator.base import Batch, OperatorModel, build_model
 from uqsonet.runs.functions import Functions
-from uqsonet_study.config import AttentionNetwork, Config, MethodConfig, load_config
+from uqsonet_study.cases import Study
 from uqsonet_study.gradients import ChunkOptimiser
 from uqsonet_study.layouts import uniform_layouts
+from uqsonet_study.loading import read_config
 from uqsonet_study.problems import get_problem
+from uqsonet_study.settings import Method
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"
 
 
 @cache
-def configuration(recipe: str) -> Config:
-    """Return the default configuration with another recipe."""
-    return load_config(yaml.safe_load(CONFIG.read_text(encoding="utf-8")) | {"recipe": recipe})
+def study_of(recipe: str) -> Study:
+    """Return the study of `config.yaml` with one recipe."""
+    config = read_config([CONFIG])
+    return Study(config.model_copy(update={"recipe": recipe}))
 
 
 @cache
-def functions(problem_name: str, size: int) -> Functions:
-    """Return training pairs of a problem."""
+def functions(problem_name: str, size: int, device: str = "cpu") -> Functions:
+    """Return training pairs of a problem, on the CPU; equations are solved on a device."""
     problem = get_problem(problem_name)
     kept = problem.training_grid()[1]
     generator = np.random.default_rng(0)
@@ -39,7 +42,7 @@ def functions(problem_name: str, size: int) -> Functions:
     u = torch.empty(size, len(kept))
     for first in range(0, size, 1000):
         rows = slice(first, min(first + 1000, size))
-        left, right = problem.sample(generator, rows.stop - first)
+        left, right = problem.sample(generator, rows.stop - first, device)
         kappa[rows], u[rows] = left, right[:, kept]
     return Functions(problem.fields, "training", kappa, u)
 
@@ -50,7 +53,7 @@ class Workload:
 
     Attributes
     ----------
-    method : MethodConfig
+    method : Method
     model : OperatorModel
     batches : list of Batch
         With ``u`` as the model's loss reads it.
@@ -58,7 +61,7 @@ class Workload:
         The outputs of each batch on the training grid.
     """
 
-    method: MethodConfig
+    method: Method
     model: OperatorModel
     batches: list[Batch]
     plain: list[Tensor] = field(default_factory=list)
@@ -101,9 +104,9 @@ def workload(
         Another batch size; training pairs to make (by default one batch, at least 2,000).
     method : str
     """
-    config = configuration(recipe)
-    case = config.case(problem)
-    chosen = config.method_of(case.name, method)
+    study = study_of(recipe)
+    case = study.first(problem)
+    chosen = study.settings(case, method)
     if batch_size is not None:
         training = chosen.training.model_copy(update={"batch_size": batch_size})
         chosen = chosen.model_copy(update={"training": training})
@@ -114,11 +117,11 @@ def workload(
     with torch.no_grad():
         model.fit_constants(data)
     targets = model.targets(data)
-    counts = counts or (case.sensors.counts if model.reads_sensors else [0])
+    numbers: list[int] = counts or (case.counts if model.reads_sensors else [0])
     shared = chosen.training.protocol == "batch_shared"
     found = Workload(chosen, model, [])
     generator = np.random.default_rng(1)
-    for m in counts:
+    for m in numbers:
         rows = torch.from_numpy(generator.permutation(data.size)[:size].copy())
         batch = {name: value[rows] for name, value in targets.items()}
         if model.reads_sensors:

@@ -2,10 +2,12 @@
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 from docutils import nodes
 from myst_parser.parsers.sphinx_ import MystParser
-from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.osutil import relative_uri
 
@@ -15,7 +17,6 @@ project = "uqsonet"
 copyright = "2026 uqsonet developers"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["explore/*", "metadata.py"]
 nitpicky = True
 default_role = "py:obj"  # single backticks in docstrings link where they name something public
 # They may name arguments and inner functions, too, and types are stated in words, with shapes.
@@ -64,13 +65,30 @@ class Notebook(MystParser):
         super().parse("\n\n".join(parts), document)
 
 
-def _links(app: Sphinx, tree: nodes.document, page: str) -> None:
-    """Let links to HTML pages open them, where Sphinx would save them."""
-    for node in tree.findall(addnodes.download_reference):
-        name = node.get("filename", "")
-        if name.endswith(".html"):
-            target = relative_uri(app.builder.get_target_uri(page), f"_downloads/{name}")
-            node.replace_self(nodes.reference("", "", *node.children, refuri=target))
+COMMANDS = {
+    "cli": ("uqsonet.cli", "The command uqsonet"),
+    "cli-study": ("uqsonet_study.cli", "Commands of the study"),
+}
+"""Page -> the module of its commands, and its title."""
+
+
+def _commands(app: Sphinx) -> None:
+    """Write the pages of the command line, which are not in git."""
+    for page, (module, title) in COMMANDS.items():
+        words = ["utils", "docs", "--name", "uqsonet", "--title", title]
+        out = Path(app.srcdir) / f"{page}.md"
+        command = [sys.executable, "-m", "typer", module, *words, "--output", str(out)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _pages(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Let names of pages that `make docs` builds beside the site open them."""
+    for node in list(tree.findall(nodes.literal)):
+        name = node.astext()
+        if name.startswith("build/site/explore/"):
+            target = app.builder.get_target_uri(page)
+            link = relative_uri(target, name.removeprefix("build/site/"))
+            node.replace_self(nodes.reference("", "", node.deepcopy(), refuri=link))
 
 
 MAX_WHOLE = 24
@@ -115,6 +133,7 @@ def setup(app: Sphinx) -> None:
     """Add all of this to the build."""
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(Notebook)
-    app.connect("doctree-resolved", _links)
+    app.connect("builder-inited", _commands)
+    app.connect("doctree-resolved", _pages)
     app.connect("doctree-resolved", _lines)
     app.connect("autodoc-process-docstring", _together, priority=400)  # before napoleon

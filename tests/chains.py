@@ -17,10 +17,6 @@ from torch import Tensor
 ACCEPTED = 0.25
 """Share of moves that steps are adapted to."""
 
-WALL = 1000.0
-"""Beyond the cut the likelihood falls by a factor of e each thousandth of it, so that chains that
-start outside are led in; in half of the steps they have long arrived."""
-
 
 def walk(
     z: Tensor, likelihood: Callable[[Tensor], Tensor], steps: int, generator: np.random.Generator
@@ -47,8 +43,3 @@ def walk(
             size = size + rate * (chance - ACCEPTED)[:, None]
         z, now = torch.where(taken[:, None], other, z), torch.where(taken, then, now)
         yield z
-
-
-def walled(misfit: Tensor, cut: float) -> Tensor:
-    """Return what keeps chains within the cut for misfits (C, m) of the sensors."""
-    return -WALL * (misfit.abs().mean(-1) / cut - 1).clamp_min(0)

@@ -23,6 +23,7 @@ CHECKED = (
     *("uqsonet.fields.field", "uqsonet.fields.grid", "uqsonet.gauss.gaussian"),
     *(
         "uqsonet.gauss.metrics",
+        "uqsonet_study.beyond.distances",
         "uqsonet_study.distances",
         "uqsonet.gauss.posterior",
         "uqsonet.operator.closed_form",
@@ -32,7 +33,7 @@ CHECKED = (
 )
 with install_import_hook(list(CHECKED), "beartype.beartype"):
     pass
-from uqsonet_study.config import EvaluationConfig, ProblemConfig, SensorsConfig
+from uqsonet_study.settings import Evaluation, Sizes, Layout
 from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet.fields.grid import Grid
 from uqsonet_study.layouts import generate_layouts
@@ -166,7 +167,7 @@ class DataFiles:
     problem: str
     noise_std: float
     seed: int = SEED
-    evaluation = EvaluationConfig(sets=4, reference_samples=3000, model_samples=2000)
+    evaluation = Evaluation(sets=4, samples=3000, model_samples=2000)
 
     @property
     def functions(self) -> Path:
@@ -186,9 +187,9 @@ class DataFiles:
 
     def make(self) -> None:
         """Write all files that training and evaluation read."""
-        data = ProblemConfig(training=400, validation=5, test=6, shard=100)
+        data = Sizes(training=400, validation=5, test=6, shard=100)
         simulate(self.problem, data, self.seed, self.functions)
-        sensors = SensorsConfig(counts=[1, 2, 4], pool=300)
+        sensors = Layout(counts=[1, 2, 4], pool=300)
         generate_layouts(self.problem, sensors, self.seed, 5, 6, self.sensors)
         for split, target in (("validation", self.validation), ("test", self.test)):
             source = self.functions, self.sensors, split, "precise", self.evaluation

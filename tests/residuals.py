@@ -22,11 +22,9 @@ def residual_elliptic2d(u: Tensor, k: Tensor, f: Tensor, spacing: float) -> Tens
     return -divergence / spacing**2 - f[:, 1:-1, 1:-1]
 
 
-def residual_poisson2d(
-    u: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0, reaction: float = 0.0
-) -> Tensor:
-    """Return ``-c Lap u + r u - f`` of the discrete system at interior points (..., n-2, n-2)."""
+def residual_poisson2d(u: Tensor, f: Tensor, spacing: float, coefficient: float = 1.0) -> Tensor:
+    """Return ``-c Lap u - f`` of the discrete system at interior points (..., n-2, n-2)."""
     middle = u[..., 1:-1, 1:-1]
     around = u[..., 2:, 1:-1] + u[..., :-2, 1:-1] + u[..., 1:-1, 2:] + u[..., 1:-1, :-2]
     laplacian = coefficient * (4 * middle - around) / spacing**2
-    return laplacian + reaction * middle - f[..., 1:-1, 1:-1]
+    return laplacian - f[..., 1:-1, 1:-1]

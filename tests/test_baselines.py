@@ -5,9 +5,13 @@ import pytest
 import torch
 
 from uqsonet.errors import ConfigError
+from uqsonet.gauss.gaussian import condition
 from uqsonet.operator import regression
+from uqsonet.operator.base import EitherSide
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import targets as coefficients_of
+from uqsonet.operator.local_regression import LocalRegression
+from uqsonet.operator.regression import KernelRegression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.baselines import SensorFree, build_baseline
 from uqsonet_study.problems import get_problem
@@ -103,6 +107,41 @@ def test_a_sensor_that_reads_the_same_of_all_pairs_teaches_regression_nothing(fu
     free, found = model.condition(torch.zeros(0, 1), []), model.condition([[-1.0]], [1.0])
     torch.testing.assert_close(found.mean(), free.mean())
     torch.testing.assert_close(found.std(), free.std())
+
+
+def of_method(method: str, functions: Functions) -> EitherSide:
+    if method in ("cokriging", "regression"):
+        return build_baseline(method, functions, 0.0)
+    bases = build_baseline("cokriging", functions, 0.0).bases
+    if method == "kernel":
+        return KernelRegression(bases, functions.kappa, functions.u)
+    coefficients = coefficients_of(bases, functions)
+    return LocalRegression(bases, coefficients["a"], coefficients["c"])
+
+
+@pytest.mark.parametrize("method", ["cokriging", "regression", "kernel", "local"])
+@pytest.mark.parametrize("noise", [1e6, 1e15])
+def test_a_sensor_that_its_noise_switches_off_is_as_if_absent(functions, method, noise):
+    """Exact sensors stay exact, in any order."""
+    model, at = of_method(method, functions), [60, 210, 333]
+    x = torch.linspace(-1, 1, 401)[at, None].double()
+    y = functions.kappa[3, at].double()
+    alone = model.condition(x[:2], y[:2])
+    for places in ([0, 1, 2], [2, 0, 1]):
+        levels = torch.tensor([0.0, 0.0, noise])[places]
+        found = model.condition(x[places], y[places], None, levels)
+        torch.testing.assert_close(found.mean(), alone.mean(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(found.std(), alone.std(), rtol=1e-5, atol=1e-6)
+
+
+def test_padding_has_no_noise():
+    """Nor does it give any to sensors that are next to exact."""
+    rows = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 9)))
+    residuals, levels = torch.tensor([0.5, -1.0, 7.0]).double(), torch.tensor([1e-9, 0, 1]).double()
+    found = condition(rows, residuals, levels, torch.tensor([True, True, False]))
+    alone = condition(rows[:2], residuals[:2], levels[:2], None)
+    torch.testing.assert_close(found.mean, alone.mean, rtol=1e-9, atol=1e-12)
+    assert float(found.spread(rows[:2]).norm(dim=-1).max()) < 1e-8
 
 
 def test_unknown_baselines_are_refused(functions):

@@ -222,11 +222,16 @@ def test_what_a_user_can_mend_is_one_message(folder, model, monkeypatch, words, 
     assert result.stderr.count("error: ") == 1
 
 
-def test_a_stopped_fit_goes_on_with_the_same_command(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "MIN_LEFT", 0.0)  # train, though the operator is linear
+@pytest.fixture
+def trained(folder, monkeypatch):
+    """The words of a fit that trains a perceptron, though the operator is linear."""
+    monkeypatch.setattr(fitting, "MIN_LEFT", 0.0)
     words = ("fit", folder / "all.npz", "--input", "k", "--output", "u", "--minutes", 0.004)
-    words += ("--sensors", 3, "--law", "gaussian", "-o")
-    invoke(*words, tmp_path / "whole.safetensors")
+    return *words, "--sensors", 3, "--law", "gaussian", "-o"
+
+
+def test_a_stopped_fit_goes_on_with_the_same_command(trained, tmp_path, monkeypatch):
+    invoke(*trained, tmp_path / "whole.safetensors")
     columns = fitting.skill_columns
 
     def stopping(*measured: object) -> dict[str, float]:
@@ -236,9 +241,28 @@ def test_a_stopped_fit_goes_on_with_the_same_command(folder, tmp_path, monkeypat
     out = tmp_path / "stopped.safetensors"
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "skill_columns", stopping)
-        stopped = invoke(*words, out, code=1)
+        stopped = invoke(*trained, out, code=1)
     assert "the same command continues" in flat(stopped.stderr)
     assert not out.exists() and list(tmp_path.glob("stopped.safetensors.state/*"))
-    assert "continuing at iteration" in flat(invoke(*words, out).stderr)
+    assert "continuing at iteration" in flat(invoke(*trained, out).stderr)
     assert not list(tmp_path.glob("*.state"))
     assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
+def test_a_fit_leaves_a_folder_of_others_with_what_is_theirs(trained, model, tmp_path):
+    state = tmp_path / "mine.safetensors.state"
+    state.mkdir()
+    foreign = {"notes.txt": b"mine", "a.state": b"mine", "b.safetensors": model.read_bytes()}
+    for name, content in foreign.items():
+        (state / name).write_bytes(content)
+    invoke(*trained, tmp_path / "mine.safetensors")
+    assert {path.name: path.read_bytes() for path in state.iterdir()} == foreign
+
+
+def test_a_fit_trains_nothing_where_a_file_has_the_name_of_its_folder(trained, tmp_path):
+    out, state = tmp_path / "mine.safetensors", tmp_path / "mine.safetensors.state"
+    state.write_text("mine")
+    refused = invoke(*trained, out, code=1)
+    assert f"{state}" in flat(refused.stderr).replace(" ", "") and "iteration" not in refused.stderr
+    invoke(*trained[:6], "--minutes", 0, *trained[8:], out)
+    assert state.read_text() == "mine"

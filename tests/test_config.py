@@ -3,30 +3,24 @@
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from uqsonet.errors import ConfigError
-from uqsonet_study.cli import read_config
-from uqsonet_study.config import SensorsConfig, json_schema, load_config
-from uqsonet_study.pipeline import Plan
+from uqsonet_study.cases import Study
+from uqsonet_study.loading import load_config, merge, read_config
+from uqsonet_study.report import inputs
+from uqsonet_study.settings import Layout
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE = yaml.safe_load((ROOT / "config.yaml").read_text())
+OVERLAYS = {path.stem: path for path in sorted((ROOT / "config").glob("*.yaml"))}
 
 
-def merge(base: dict, overlay: dict) -> dict:
-    """Merge as the workflow does: mappings key by key, everything else replaced."""
-    merged = copy.deepcopy(base)
-    for key, value in overlay.items():
-        inner = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if inner else value
-    return merged
-
-
-def changed(path: str, value: object, base: dict | None = None) -> dict:
-    raw = copy.deepcopy(BASE if base is None else base)
+def changed(path: str, value: object) -> dict[str, Any]:
+    raw = copy.deepcopy(BASE)
     *parents, last = path.split(".")
     node = raw
     for key in parents:
@@ -35,269 +29,181 @@ def changed(path: str, value: object, base: dict | None = None) -> dict:
     return raw
 
 
-OVERLAYS = {path.stem: path for path in sorted((ROOT / "config").glob("*.yaml"))}
-MERGED = {name: merge(BASE, yaml.safe_load(path.read_text())) for name, path in OVERLAYS.items()}
-OWN, LAWS = MERGED["own_data"], MERGED["any_law"]
-SHIPPED, BENCHMARK = MERGED["placement"], MERGED["benchmark"]
-PLACES = merge(SHIPPED, {"tables": {"placement": {"shipped": False}}})
+def study(path: str, value: object) -> Study:
+    return Study(load_config(changed(path, value)))
 
-RECIPE = "recipes.tuned.diffusion1d.vidon"
+
+def faults(of: Study, experiment: str) -> set[str]:
+    return {row.fault for row in of.answers_of(experiment)} - {""}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_overlay_gives_a_valid_configuration_whose_cases_can_be_computed(name: str) -> None:
+    config = read_config([ROOT / "config.yaml", OVERLAYS[name]])
+    found = Study(config)
+    assert not any(found.answers.fault)
+    for table in config.tables:
+        inputs.summaries_of_table(found, table)
+    for figure in config.figures:
+        inputs.panel_files(found, figure)
+
+
+def test_experiments_of_the_small_run_are_those_of_the_full_one() -> None:
+    full, small = (
+        read_config(paths)
+        for paths in ([ROOT / "config.yaml"], [ROOT / "config.yaml", OVERLAYS["smoke"]])
+    )
+    assert small.tables == full.tables and small.figures == full.figures
+    for name, experiment in full.experiments.items():
+        assert small.experiments[name].methods == experiment.methods
+        assert small.experiments[name].layout == experiment.layout
+        assert {*small.experiments[name].noise} <= {*experiment.noise}
+
+
+ONE, VIDON = "experiments.diffusion1d", "recipes.tuned.diffusion1d.vidon"
+APART = "layouts.apart"
+WRONG = [
+    # What a single key may hold.
+    ("sed", 1, "sed: unknown key; did you mean 'seed'"),
+    (
+        "problems.diffusion1d.trainig",
+        1,
+        "diffusion1d.trainig: unknown key; did you mean 'training'",
+    ),
+    ("problems.diffusion1d.training", -5, "diffusion1d.training: .*found -5"),
+    ("seed", "many", "seed: .*found 'many'"),
+    ("seed", True, "seed: must be a number, found True"),
+    (f"{ONE}.noise", [0.5, True], "noise: must be a number, found True"),
+    (f"{ONE}.noise", float("nan"), "noise.*finite"),
+    (f"{ONE}.problem", "../x", f"{ONE}.problem"),
+    ("results", "../x", "results: "),
+    ("results", "src/x", "is a part of the project itself"),
+    (f"{VIDON}.network.architecture", "cnn", "network: .*'cnn'"),
+    (f"{VIDON}.network.branch", [0], "branch.0: "),
+    ("layouts.m3+5.counts", [3, 2], "distinct and ascending"),
+    # Keys of one section.
+    (f"{APART}.distances", {9: 0.1}, r"distances for \[9\], which are no counts"),
+    (f"{APART}.distances", {1: 0.1}, r"distances for \[1\], which are no counts above 1"),
+    (f"{ONE}.methods", ["cokriging"], "are baselines"),
+    (f"{ONE}.methods", ["uqsonet", "uqsonet"], "each value may stand once"),
+    (f"{ONE}.noise", [0.1, 0.10000001], "differ in six digits"),
+    (f"{ONE}.noise", [], "at least 1 item"),
+    ("evaluations.precise.wasserstein", True, "wasserstein needs plain samples"),
+    ("tables.NN.rows", "noise", "rows belongs to layout errors, found networks"),
+    ("tables.NN.experiments", ["poisson2d", "poisson2d"], "each value may stand once"),
+    ("figures.1d-pde-plot.spread", "diffusion1d", "layout posterior knows no spread"),
+    ("figures.1d-pde-plot", {"layout": "posterior", "counts": [2]}, "needs experiment"),
+    ("figures.1d-sde-compare", {"layout": "compare"}, "at least one of distance"),
+    # Names: of other sections, reserved ones, and equal ones.
+    (f"{ONE}.problem", "x", "problem: 'x' is not in problems"),
+    (f"{ONE}.layout", "m1-11", "layout: 'm1-11' is not in layouts; did you mean 'm1-10'"),
+    ("tables.NN.experiments", ["x"], "tables.NN: 'x' is not in experiments"),
+    ("evaluations", {}, r"missing \['paper', 'precise', 'validation'\]"),
+    ("tables.all", {"layout": "NN", "experiments": ["diffusion1d"]}, "tables"),
+    ("tables.All", {"layout": "networks", "experiments": ["diffusion1d"]}, "'All' is reserved"),
+    ("tables.nn", {"layout": "networks", "experiments": ["diffusion1d"]}, "differ in capitals"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG, ids=[m for *_, m in WRONG])
+def test_what_is_wrong_is_refused_by_key(path: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(changed(path, value))
+
+
 FIXED_BATCHES = BASE["recipes"]["tuned"]["diffusion1d"]["vidon"]["training"] | {
     "protocol": "fixed_batches",
     "batch_size": 2000,
 }
-ONE = "experiments.diffusion1d"
-FIXED = "experiments.bounded1d.sensors"
-AUTO = "recipes.tuned.mixture1d.auto"
-PLACEMENT = "tables.placement"
-DARCY = "problems.darcy.data"
-
-
-def clustered(distances: dict) -> dict:
-    return {"counts": [1, 2, 4, 7, 10], "layout": "regular_space", "distances": distances}
-
-
-def nested(levels: int, copies: int = 1) -> list:
-    value: list = [1]
-    for _ in range(levels):
-        value = [value] * copies
-    return value
-
-
-ALIAS: list = []
-ALIAS.append(ALIAS)  # an alias in YAML may hold itself
-
-
-def test_the_default_configuration_is_valid_and_found_by_name():
-    config = load_config(BASE)
-    for name, case in config.cases.items():
-        assert config.recipe_of(case.experiment) in config.recipes
-        for method in case.methods:
-            assert config.method_of(name, method).training.iterations > 0
-    with pytest.raises(ValueError, match="frozen"):
-        config.seed = 1
-    assert (ROOT / "workflow/schemas/config.schema.json").read_text() == json_schema()
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_every_overlay_gives_a_valid_configuration_with_its_own_results(name):
-    """Or it only adds experiments or outputs: equal files then come from equal settings."""
-    base, config = load_config(BASE), read_config([ROOT / "config.yaml", OVERLAYS[name]])
-    assert config == load_config(MERGED[name])
-    assert config.results not in [raw["results"] for other, raw in MERGED.items() if other != name]
-    if config.results == base.results:
-        added = not set(config.selected) & set(base.experiments)
-        assert added or config.experiments == base.experiments
-        for key in ("scale", "seed", "recipe", "problems", "evaluations", "jobs"):
-            assert getattr(config, key) == getattr(base, key)
-        for key in ("experiments", "recipes", "tables", "figures"):
-            assert getattr(config, key).items() >= getattr(base, key).items()
-
-
-WRONG = [
-    # What a single key may hold.
-    (BASE, "sed", 1, "sed: unknown key"),
-    (BASE, "problems.diffusion1d.trainig", 1, "diffusion1d.trainig: unknown key"),
-    (BASE, "problems.diffusion1d.training", -5, "diffusion1d.training: .*found -5"),
-    (BASE, "seed", "many", "seed: .*found 'many'"),
-    (BASE, "seed", [[[1]] * 10] * 10, "seed: "),
-    (BASE, "seed", 16**5000, r"seed: .* \(found 20001 bits\)"),
-    (BASE, f"{ONE}.noise_std", float("nan"), "noise_std: .*finite"),
-    (BASE, f"{ONE}.problem", "../x", f"{ONE}.problem"),
-    (BASE, "results", "../x", "results: "),
-    (BASE, f"{ONE}.sensors.layout", "grid", "sensors.layout: .*found 'grid'"),
-    (BASE, f"{ONE}.sensors.counts", [3, 2], "distinct and ascending"),
-    (BASE, f"{RECIPE}.network.architecture", "cnn", "network: .*'cnn'"),
-    (BASE, f"{RECIPE}.network.branch", [0], "branch.0: "),
-    # Keys of one section.
-    (BASE, f"{ONE}.sensors.distances", {2: 0.5}, "only with layout: regular_space"),
-    (BASE, f"{ONE}.sensors.layout", "regular_space", "regular_space needs distances"),
-    (BASE, f"{ONE}.sensors", clustered({2: 0.5, 9: 0.1}), r"distances for \[9\], which"),
-    (BASE, f"{ONE}.sensors", clustered({1: 0.5}), "a single sensor has no other"),
-    (BASE, f"{ONE}.sweep", {}, "name what varies"),
-    (BASE, f"{ONE}.sweep", {"training": [5, 6]}, "both in the experiment"),
-    (BASE, f"{ONE}.methods", ["cokriging"], "are baselines"),
-    (BASE, "experiments.poisson2d.one_model_per_count", True, "for uniform layouts only"),
-    (BASE, "figures.1d-sde-compare.errors", None, "at least one of distance"),
-    (LAWS, f"{FIXED}.points", None, "layout: fixed and points belong together"),
-    (LAWS, f"{FIXED}.points", [17, 17, 79], "points must be distinct"),
-    (LAWS, f"{FIXED}.points", [17, 79], r"counts must be \[2\], the number of points"),
-    (LAWS, f"{FIXED}.margin", 0.1, "margin has no meaning with layout: fixed"),
-    # Names of other sections.
-    (BASE, "select", ["x"], r"select: \['x'\] not among the experiments"),
-    (BASE, f"{ONE}.problem", "x", "problem: 'x' is not in problems"),
-    (BASE, f"{ONE}.methods", ["other"], "no entry for 'other'"),
-    (BASE, "recipe", "none", "recipes.none.diffusion1d has no entry"),
-    (BASE, "evaluations", {}, r"missing \['paper', 'precise', 'validation'\]"),
-    (BASE, "tables.NN.experiments", ["x"], r"tables.NN: \['x'\] not among the exper"),
-    (BASE, "figures.1d-pde-plot.counts", [99], r"figures.1d-pde-plot: \[99\] not among"),
-    (LAWS, f"{AUTO}.law_of", "auto", "'auto' is a law of 'auto', itself a law"),
-    (LAWS, "figures.any-law-mixture.count", 3, r"\[3\] not among experiments.mixture1d.sensors"),
-    (PLACES, f"{PLACEMENT}.method", "mine", rf"\['mine'\] not among {ONE}.methods"),
-    (PLACES, f"{PLACEMENT}.samples_of", {"poisson": 9}, r"\['poisson'\] not among its exper"),
-    (BENCHMARK, "benchmark.problems.darcy.experiment", "darcy12", "did you mean 'darcy128'"),
-    # Limits between sections.
-    (BASE, f"{ONE}.training", 30_000, "30000 exceeds the 20000 training"),
-    (BASE, "evaluations.precise.sets", 10_000, "sets = 10000 exceeds the 200 test"),
-    (BASE, f"{RECIPE}.training.batch_size", 20_000, "batch_size = 20000 exceeds the 10000"),
-    (BASE, f"{RECIPE}.training", FIXED_BATCHES, "into 5 batches, fewer than the 10 sensor counts"),
-    (BASE, f"{ONE}.methods", ["vidon", "deep_ensemble"], "compare the two in separate experim"),
-    (BASE, "tables.1d-pde-error.experiments", ["diffusion1d", "poisson2d"], "of several problems"),
-    (BASE, "tables.1d-pde-error.experiments", ["diffusion1d_size"], "are sweeps"),
-    (BASE, "figures.1d-sde-compare.errors", "diffusion1d", "no sweep.training"),
-    (PLACES, f"{PLACEMENT}.functions", 201, "functions = 201 exceeds the 200 test functions"),
-    (PLACES, f"{PLACEMENT}.experiments", ["diffusion1d_noise"], "have several cases, one is shown"),
-    (PLACES, f"{PLACEMENT}.method", "vidon", "has the architecture karhunen_loeve_set"),
-    (PLACES, "tables.again", {"layout": "placement", "experiments": ["diffusion1d"]}, "one table"),
-    (LAWS, "recipes.tuned.mixture1d.uqsonet.network", {"architecture": "attention"}, "laws are"),
-    (LAWS, "experiments.student1d.problem", "mixture1d", "any-law: a problem has one panel"),
-    (BENCHMARK, "benchmark.problems.darcy.experiment", "poisson2d", "method auto"),
-    # Own data.
-    (OWN, f"{DARCY}.inptu", "a", f"{DARCY}.inptu: unknown key"),
-    (OWN, DARCY, {"file": "a.npz", "input": "a"}, f"{DARCY}.output"),
-    (OWN, "figures.own", {"layout": "spectra", "experiments": ["darcy"]}, "spectra compares"),
+FAULTY = [
+    (f"{ONE}.N", 30_000, "N = 30000 exceeds the 20000 training pairs"),
+    (f"{ONE}.methods", ["other"], "no entry for 'other'"),
+    (f"{ONE}.recipe", "tuend", "no entry for 'vidon'; did you mean 'tuned'"),
+    ("problems.diffusion1d.test", 100, "sets = 200 exceeds the 100 functions"),
+    (f"{VIDON}.training", FIXED_BATCHES, "into 5 batches, fewer than the 10 numbers of sensors"),
+    (VIDON, {"ensemble_of": "vidon"}, "is of 'vidon', which is not trained itself"),
+    (VIDON, {"law_of": "vidon"}, "is of 'vidon', which is not trained itself"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("base", "path", "value", "message"), WRONG, ids=[message for *_, message in WRONG]
-)
-def test_what_is_wrong_is_refused_by_key(base, path, value, message):
+@pytest.mark.parametrize(("path", "value", "message"), FAULTY, ids=[m for *_, m in FAULTY])
+def test_a_case_that_cannot_be_computed_says_why_and_leaves_others_alone(
+    path: str, value: object, message: str
+) -> None:
+    found = study(path, value)
+    assert any(message in fault for fault in faults(found, "diffusion1d"))
+    assert not faults(found, "poisson2d")
+
+
+SHOWN = [
+    ("tables.1d-pde-error.experiments", ["diffusion1d", "poisson2d"], "is about one problem"),
+    ("tables.1d-pde-error.experiments", ["diffusion1d_size"], "varies N or dz"),
+    ("tables.scores.experiments", ["diffusion1d_noise"], "has 5 cases, one is shown"),
+    ("evaluations.paper.estimator", "none", "compares with reference posteriors"),
+    ("figures.1d-sde-compare.errors", "diffusion1d", "has no list of N"),
+    ("figures.1d-pde-plot.counts", [99], "99 is not among counts"),
+    ("figures.1d-pde-plot.method", "vidn", "'vidn' is not among methods"),
+    ("figures.1d-pde-addnoise.noise", [0.4], "0.4 is not among noise"),
+    ("figures.calibration.experiments", ["diffusion1d_size"], "has 6 cases"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), SHOWN, ids=[m for *_, m in SHOWN])
+def test_tables_and_figures_refuse_what_they_cannot_show(
+    path: str, value: object, message: str
+) -> None:
+    raw = changed(path, value)
+    if path.startswith("evaluations"):
+        raw["evaluations"]["paper"]["wasserstein"] = False
+    found = Study(load_config(raw))
+    kind, name = path.split(".")[:2] if not path.startswith("ev") else ("tables", "1d-pde-error")
     with pytest.raises(ConfigError, match=message):
-        load_config(changed(path, value, base))
+        if kind == "tables":
+            inputs.summaries_of_table(found, name)
+        inputs.summaries_of_figure(found, name)
+        inputs.panel_files(found, name)
 
 
 @pytest.mark.parametrize("raw", [None, [], "text", 3, {1: 2}, {"seed": b"1"}])
-def test_whatever_the_whole_file_is_only_a_config_error_comes_out(raw):
+def test_whatever_the_whole_file_is_only_a_config_error_comes_out(raw: Any) -> None:
     with pytest.raises(ConfigError):
         load_config(raw)
 
 
-def test_every_mistake_is_listed_and_the_source_named():
-    raw = changed("seed", -1)
-    raw["sed"] = 1
+@pytest.mark.parametrize("text", ["- a", "a: [", "a: b: c", "\tx", ""])
+def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.yaml: "):
+        read_config([tmp_path / "mine.yaml"])
+
+
+def test_every_mistake_is_listed_and_the_source_named() -> None:
+    raw = changed("seed", -1) | {"sed": 1}
     with pytest.raises(ConfigError) as caught:
         load_config(raw, "config/mine.yaml")
     lines = str(caught.value).splitlines()
     assert lines[0] == "config/mine.yaml is not valid:" and len(lines) == 3
 
 
-def test_distances_survive_the_way_to_a_job():
-    raw = changed(f"{ONE}.sensors", clustered({2: 0.8, 4: 0.5}))
-    sensors = load_config(raw).experiments["diffusion1d"].sensors
-    spec = json.loads(json.dumps(sensors.model_dump(mode="json")))  # keys become text
-    assert SensorsConfig.model_validate(spec).distances == {2: 0.8, 4: 0.5}
+def test_distances_survive_the_way_to_a_job() -> None:
+    layout = load_config(BASE).layouts["apart"]
+    spec = json.loads(json.dumps(layout.model_dump(mode="json")))  # keys become text
+    assert Layout.model_validate(spec) == layout and layout.distances[2] == 0.8
 
 
-def test_lists_stand_for_cases_named_by_their_values():
-    config = load_config(BASE)
-    noisy = config.cases_of(["diffusion1d_noise"])
-    assert [case.noise_std for case in noisy] == [0.1, 0.3, 0.5, 0.7, 1.0]
-    assert config.cases["diffusion1d_noise-noise0.5"].sensors.counts == [3, 7]
-    assert config.cases["diffusion1d_size-n500"].training == 500
-    assert config.cases["diffusion1d"].training == 10_000
-    assert config.cases["poisson2d"].training == 80_000
-    latent = config.method_of("diffusion1d_latent-dz15", "uqsonet").network
-    assert latent.architecture == "karhunen_loeve" and latent.input_modes == 15
-    assert config.case("diffusion1d_noise", noise_std=0.3, sensors=7).name.endswith("noise0.3")
-    with pytest.raises(ValueError, match="has 5 cases"):
-        config.case("diffusion1d_noise")
+def test_an_overlay_changes_no_other_place_of_an_alias() -> None:
+    merged = merge(BASE, {"figures": {"calibration": {"experiments": ["diffusion1d"]}}})
+    assert merged["tables"]["scores"]["experiments"] == BASE["tables"]["scores"]["experiments"]
 
 
-def test_a_model_for_each_count_where_training_depends_on_the_sensors():
-    config = load_config(merge(BASE, {"recipe": "paper"}))
-    names = [case.name for case in config.cases_of(["diffusion1d_noise"])]
-    assert names[:2] == ["diffusion1d_noise-noise0.1-m3", "diffusion1d_noise-noise0.1-m7"]
-    assert len(names) == 10
-    assert config.case("diffusion1d_noise", noise_std=1.0, sensors=7).sensors.counts == [7]
-    latent = config.method_of("diffusion1d_latent-dz15-m3", "uqsonet").network
-    assert latent.architecture == "attention" and latent.latent_dim == 15
-
-
-def test_batches_and_iterations_shrink_with_the_training_set_of_a_sweep():
-    config = load_config(merge(BASE, {"recipe": "paper"}))
-    assert config.method_of("diffusion1d_size-n500-m3", "uqsonet").training.batch_size == 500
-    assert config.method_of("diffusion1d_size-n20000-m3", "uqsonet").training.batch_size == 1000
-    # No pair is seen more often than max_passes allow.
-    limits = {"iterations": 1500, "max_passes": 20, "batch_size": 1000, "learning_rate": 1e-3}
-    raw = changed("recipes.tuned.diffusion1d.uqsonet.training", limits)
-    raw["problems"]["diffusion1d"]["training"] = 80_000
-    for pairs, iterations in ((500, 20), (10_000, 200), (80_000, 1500)):
-        raw["experiments"]["diffusion1d_size"]["sweep"] = {"training": [pairs]}
-        training = load_config(raw).method_of(f"diffusion1d_size-n{pairs}", "uqsonet").training
-        assert training.iterations == iterations
-
-
-@pytest.mark.parametrize("value", [nested(41), nested(5000), ALIAS, nested(20, 10)])
-def test_a_value_nested_too_deep_or_named_too_often_is_refused_in_few_words(value, capfd):
-    message = "nested more than 40 levels deep|more than 100000 values with each alias written"
-    with pytest.raises(ConfigError, match=message):
-        load_config(changed("seed", value))
-    assert capfd.readouterr().err == ""  # pydantic would print a line for each repr that failed
-
-
-def test_own_data_have_no_reference_and_residuals_in_the_band():
-    config = load_config(OWN)
-    assert not config.has_reference("darcy")
-    assert config.has_reference("diffusion1d")
-    for label in ("validation", "precise"):
-        evaluation = config.evaluation_of("darcy", label)
-        assert (evaluation.estimator, evaluation.wasserstein) == ("none", False)
-    # A recipe of one's own cannot leave the residuals out, either.
-    mine = {"network": {"architecture": "karhunen_loeve"}, "training": {"iterations": 10}}
-    mine["training"]["batch_size"] = 100
-    written = load_config(changed("recipes.tuned.darcy", {"uqsonet": mine}, OWN))
-    assert written.method_of("darcy", "uqsonet").training.iterations == 10
-    for found in (config, written):
-        assert found.method_of("darcy", "uqsonet").network.held_out_residuals
-    assert not config.method_of("diffusion1d", "uqsonet").network.held_out_residuals
-
-
-def test_what_is_recorded_of_the_paper_has_no_key_of_own_data_or_laws():
-    problems = json.loads(load_config(OWN).model_dump_json())["problems"]
-    assert "data" not in problems["diffusion1d"]
-    assert problems["darcy"]["data"]["file"] == "docs/own-data/darcy_16.npz"
-    experiments = json.loads(load_config(LAWS).model_dump_json())["experiments"]
-    assert not {"sets", "model_samples"} & set(experiments["diffusion1d"])
-    assert "points" not in experiments["diffusion1d"]["sensors"]
-    assert experiments["bounded1d"]["sensors"]["points"] == [17, 50, 79]
-
-
-def test_a_law_has_the_networks_of_the_method_it_belongs_to():
-    config = load_config(LAWS)
-    assert config.law_of("mixture1d", "auto").law == "auto"
-    assert config.law_of("mixture1d", "uqsonet") is None
-    assert config.base("mixture1d", "auto") == "uqsonet"
-    assert config.method_of("mixture1d", "auto") == config.method_of("mixture1d", "uqsonet")
-    assert config.ensemble_of("mixture1d", "auto") is None
-
-
-def test_an_experiment_has_its_own_sets_and_samples():
-    config = load_config(LAWS)
-    whole = config.evaluations["precise"]
-    assert config.evaluation_of("mixture1d", "precise") == whole
-    chosen, found = config.experiments["darcy128"], config.evaluation_of("darcy128", "precise")
-    for key in ("sets", "reference_samples", "model_samples"):
-        own = getattr(chosen, key)["precise"]
-        assert getattr(found, key) == own < getattr(whole, key)
-    assert found.estimator == "monte_carlo"
-    assert config.evaluation_of("darcy128", "validation").estimator == "none"
-    assert config.has_reference("darcy128")
-
-
-def test_places_by_shipped_operators_ask_for_no_training():
-    plan, other = Plan(load_config(SHIPPED)), Plan(load_config(PLACES))
-    first, *others = plan.placed()
-    assert len(others) == 4 and Path(plan.placement(first)[1][0]).name == "diffusion1d.safetensors"
-    assert "/train/" in other.placement(other.placed()[0])[1][0]
-    table = {"layout": "placement", "shipped": True, "experiments": ["binary1d"]}
-    other = merge(LAWS, {"tables": {"p": table}})
-    with pytest.raises(ConfigError, match=r"tables: shipped: .*binary1d\.safetensors: No"):
-        Plan(load_config(other))
-
-
-def test_an_overlay_changes_no_other_place_of_an_alias(tmp_path: Path) -> None:
-    path = tmp_path / "overlay.yaml"
-    path.write_text("problems: {bounded1d: {training: 600}}\n")
-    config = read_config([ROOT / "config.yaml", ROOT / "config/any_law.yaml", path])
-    assert config.problems["bounded1d"].training == 600 != config.problems["mixture1d"].training
+def test_a_part_of_the_configuration_is_a_valid_one_with_the_same_cases() -> None:
+    whole = Study(load_config(BASE))
+    part = whole.part(["diffusion1d"], tables=["1d-pde-error"], figures=["1d-pde-plot"])
+    found = Study(load_config(json.loads(json.dumps(part))))
+    assert list(found.config.tables) == ["1d-pde-error"]
+    for mine, theirs in zip(
+        found.answers_of("diffusion1d"), whole.answers_of("diffusion1d"), strict=True
+    ):
+        assert mine[1:] == theirs[1:]
+    other = Study(load_config(changed("experiments.poisson2d.methods", ["uqsonet"])))
+    assert other.part(["diffusion1d"]) == whole.part(["diffusion1d"])

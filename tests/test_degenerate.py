@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from uqsonet.errors import NoUncertaintyError, ObservationError
+from uqsonet.networks.config import AttentionNetwork
 from uqsonet.operator.base import build_model
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet_study import BASELINES
 from uqsonet_study.baselines import build_baseline
-from uqsonet_study.config import BASELINES, AttentionNetwork, KarhunenLoeveNetwork
 from uqsonet_study.ensemble import DeepEnsemble
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage import load_functions

@@ -11,8 +11,8 @@ from uqsonet.fields.grid import Grid
 from uqsonet.gauss.metrics import ascending, relative_error
 from uqsonet.gauss.posterior import GaussianPosterior
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet_study.config import BASELINES
-from uqsonet_study.distances import quantile_bins
+from uqsonet_study import BASELINES
+from uqsonet_study.beyond.distances import quantile_bins
 from uqsonet_study.evaluation import (
     Expansion,
     evaluate,
@@ -56,7 +56,7 @@ def scores(targets, noise_std, s, **changes):
 
 def test_the_exact_posterior_scores_at_the_monte_carlo_floor(targets, toy_files):
     ref, config = targets.reference, targets.config
-    error = (1 / config.reference_samples + 1 / config.model_samples) ** 0.5
+    error = (1 / config.samples + 1 / config.model_samples) ** 0.5
     for s in range(12):
         found = scores(targets, toy_files.noise_std, s)
         mean, std = ref.mean[s].norm(), ref.std[s].norm()
@@ -82,7 +82,7 @@ def test_every_score_sees_a_wrong_law(targets, toy_files):
 
 def test_distances_in_coordinates_are_those_of_functions(targets, toy_files):
     law = exact_law(targets, 3, toy_files.noise_std)
-    grid, kept = targets.scored_grid()
+    grid, kept = targets.fields.training_grid()
     weights, generator = grid.quadrature(), torch_generator(1, "coordinates")
     drawn = law.coefficient_samples(20, generator)[0]
     shape = 2, 5, len(kept)  # of no law that the basis could follow
@@ -171,7 +171,7 @@ def run(files, config, reference, path, training=None):
 
 
 def test_rows_are_complete_and_repeat_byte_for_byte(toy_files, tmp_path):
-    few = {"reference_samples": 100, "model_samples": 100, "wasserstein": True}
+    few = {"samples": 100, "model_samples": 100, "wasserstein": True}
     config, files = toy_files.evaluation.model_copy(update=few), toy_files
     source = files.functions, files.sensors, "test", "paper", config
     compute_reference(*source, files.noise_std, files.seed, tmp_path / "r.h5")

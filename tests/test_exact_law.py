@@ -9,7 +9,7 @@ from uqsonet.operator.file import write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.exact import ExactLaw, is_exact
+from uqsonet_study.beyond.exact import ExactLaw, is_exact
 from uqsonet_study.problems import get_problem
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from uqsonet.fields.grid import Grid
+from uqsonet.gauss.gaussian import condition
 from uqsonet_study.priors.gaussian_process import (
     CosineField,
     GaussianField,
-    PeriodicField,
     SeparableField,
     squared_exponential,
 )
@@ -146,46 +146,19 @@ def size_of(eigenvalues):
     return torch.where(eigenvalues > 0, 3 / (eigenvalues + 9), 0.0)
 
 
-def tilt(x):
-    return 1 + x[:, 0] - 0.5 * x[:, 1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "axis"),
-    [
-        (CosineField, torch.linspace(0, 1, 8, dtype=torch.float64)),
-        (PeriodicField, torch.arange(7).double() / 7),
-        (PeriodicField, torch.arange(8).double() / 8),
-    ],
-    ids=["cosine", "odd", "even"],
-)
-def test_a_spectral_field_has_the_covariance_of_its_series(kind, axis):
-    """A sum over all pairs of frequencies; an envelope multiplies it."""
-    n, points = len(axis), torch.cartesian_prod(axis, axis)
-    plain, field = kind(n, size_of), kind(n, size_of, envelope=tilt)
+def test_a_field_of_cosines_has_the_covariance_of_its_series():
+    """A sum over all pairs of frequencies."""
+    n, axis = 8, torch.linspace(0, 1, 8, dtype=torch.float64)
+    points, field = torch.cartesian_prod(axis, axis), CosineField(8, size_of)
     expected = torch.zeros(n * n, n * n).double()
-    degree = (n - 1) // 2
-    along = range(n) if kind is CosineField else range(-degree, degree + 1)
-    for k in itertools.product(along, along):
-        wave = math.pi * torch.tensor(k).double() * (1 if kind is CosineField else 2)
-        std = size_of(wave.square().sum())
-        if kind is CosineField:
-            mode = torch.cos(wave * points).prod(1) * 2 ** (0.5 * sum(i > 0 for i in k))
-            expected += std**2 * torch.outer(mode, mode)
-        else:
-            expected += std**2 * torch.cos((points[:, None] - points) @ wave)
-    torch.testing.assert_close(plain.factor @ plain.factor.T, expected, rtol=0, atol=1e-13)
-    for one_field in (plain, field):
-        found_mean, rows = one_field.rows(points)
-        torch.testing.assert_close(rows, one_field.factor, rtol=0, atol=1e-14)
-        assert torch.equal(found_mean, one_field.mean)
-    xi = normals(2, 3, field.rank)
-    expected = plain.field(xi) * tilt(points)
-    torch.testing.assert_close(field.field(xi), expected, rtol=0, atol=1e-14)
-    # The leading coordinates carry the most variance; the envelope changes the order a bit.
-    power, leading = field.factor.square().sum(0), field.leading(10)
-    rest = torch.ones(field.rank, dtype=torch.bool).index_fill(0, leading, False)
-    assert power[leading].min() > 0.5 * power[rest].max()
+    for k in itertools.product(range(n), range(n)):
+        wave = math.pi * torch.tensor(k).double()
+        mode = torch.cos(wave * points).prod(1) * 2 ** (0.5 * sum(i > 0 for i in k))
+        expected += size_of(wave.square().sum()) ** 2 * torch.outer(mode, mode)
+    torch.testing.assert_close(field.factor @ field.factor.T, expected, rtol=0, atol=1e-13)
+    mean, rows = field.rows(points)
+    torch.testing.assert_close(rows, field.factor, rtol=0, atol=1e-14)
+    assert torch.equal(mean, field.mean)
 
 
 def se(std, length, factor=1.0):
@@ -233,3 +206,27 @@ def test_the_inputs_have_the_law_printed_in_the_paper(name):
     found_mean, rows = law.rows(x)
     xi = torch.from_numpy(generator.standard_normal((2, law.rank)))
     torch.testing.assert_close(law.field(xi)[:, index], found_mean + xi @ rows.T)
+
+
+@pytest.mark.parametrize("off", [1e6, 1e12, float("inf")])
+def test_a_sensor_that_is_switched_off_by_its_noise_leaves_exact_ones_exact(off: float) -> None:
+    rows = torch.from_numpy(np.random.default_rng(3).standard_normal((4, 9)))
+    residuals, kept = torch.tensor([0.5, -1.0, 2.0, 0.7]).double(), [0, 2, 3]
+    levels = torch.tensor([0.0, off, 0.0, 1e-3]).double()
+    found = condition(rows, residuals, levels, None)
+    alone = condition(rows[kept], residuals[kept], levels[kept], None)
+    assert (rows[[0, 2]] @ found.mean).tolist() == pytest.approx([0.5, 2.0], abs=1e-5)
+    assert found.spread(rows[[0, 2]]).norm(dim=-1).max() < 1e-5
+    torch.testing.assert_close(found.mean, alone.mean, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.root, alone.root, rtol=1e-5, atol=1e-5)
+
+
+def test_an_exact_sensor_without_spread_says_nothing_beside_noisy_ones() -> None:
+    rows = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 9)))
+    rows[1] *= 1e-16  # where the field is fixed, up to rounding
+    residuals = torch.tensor([0.5, 0.0, 2.0]).double()
+    levels = torch.tensor([0.1, 0.0, 0.2]).double()
+    found = condition(rows, residuals, levels, None)
+    alone = condition(rows[::2], residuals[::2], levels[::2], None)
+    torch.testing.assert_close(found.mean, alone.mean, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found.root, alone.root, rtol=1e-6, atol=1e-6)

@@ -13,9 +13,8 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import load, read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
-from uqsonet_study.config import JobsConfig
-from uqsonet_study.config.networks import MethodConfig
-from uqsonet_study.laws import fit_law
+from uqsonet_study.beyond.law import fit_law
+from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.storage import load_functions
 from uqsonet_study.training import TrainingJob, train
 
@@ -24,7 +23,7 @@ from uqsonet_study.training import TrainingJob, train
 def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trials 0 and 1 in one file, as earlier versions trained them."""
     folder = tmp_path_factory.mktemp("stack")
-    method = MethodConfig(
+    method = Method(
         network=KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8]),
         training=TrainingConfig(iterations=20, batch_size=50, validate_every=20),
     )
@@ -35,7 +34,7 @@ def stack(toy_files: DataFiles, tmp_path_factory: pytest.TempPathFactory) -> Pat
             *(toy_files.functions, toy_files.sensors, toy_files.validation),
         )
         paths = [folder / name for name in ("w.safetensors", "log.csv", "state.safetensors")]
-        train(job, JobsConfig(), *paths)
+        train(job, Jobs(), *paths)
         found.append(read_weights(paths[0]))
     (first, meta), (second, _) = found
     both = {k: torch.cat([v, second[k]]) for k, v in first.items() if k.startswith("parameter/")}

@@ -14,7 +14,6 @@ from scipy.stats import chi2
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.grid import Grid
 from uqsonet_study import layouts
-from uqsonet_study.config import SensorsConfig
 from uqsonet_study.layouts import (
     Lattice,
     candidates,
@@ -24,6 +23,7 @@ from uqsonet_study.layouts import (
     regular_space_layouts,
     uniform_layouts,
 )
+from uqsonet_study.settings import Layout
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (101, 101))
 """The grid of the paper's two-dimensional problems."""
@@ -32,9 +32,9 @@ POINTS = Lattice.of(SQUARE).coordinates(PLACES)
 SPLITS = ("training", "validation", "test")
 
 
-def clustered(**changes) -> SensorsConfig:
-    values = {"counts": [1, 2, 3], "pool": 20, "layout": "regular_space", "margin": 0.1}
-    return SensorsConfig.model_validate(values | {"distances": {2: 0.5, 3: 0.3}} | changes)
+def clustered(**changes) -> Layout:
+    values = {"counts": [1, 2, 3], "pool": 20, "margin": 0.1}
+    return Layout.model_validate(values | {"distances": {2: 0.5, 3: 0.3}} | changes)
 
 
 def plain_scan(points: np.ndarray, distance: float) -> np.ndarray:
@@ -62,7 +62,7 @@ def test_every_ordered_layout_of_distinct_points_is_equally_likely():
 
 
 def test_a_new_count_or_a_larger_pool_leaves_other_layouts_unchanged(tmp_path):
-    small, large = SensorsConfig(counts=[2], pool=10), SensorsConfig(counts=[2, 5], pool=40)
+    small, large = Layout(counts=[2], pool=10), Layout(counts=[2, 5], pool=40)
     generate_layouts("toy_linear", small, 3, 4, 5, tmp_path / "small.h5")
     generate_layouts("toy_linear", large, 3, 4, 5, tmp_path / "large.h5")
     for split, rows in (("validation", 4), ("test", 5)):
@@ -73,7 +73,7 @@ def test_a_new_count_or_a_larger_pool_leaves_other_layouts_unchanged(tmp_path):
 
 def test_streams_of_uniform_layouts_have_not_moved(tmp_path):
     # Published results rest on these bytes.
-    config = SensorsConfig(counts=[1, 2, 7], pool=100)
+    config = Layout(counts=[1, 2, 7], pool=100)
     generate_layouts("diffusion1d", config, 2026, 20, 30, tmp_path / "a.h5")
     digest = hashlib.sha256()
     for split in SPLITS:
@@ -91,10 +91,9 @@ def test_candidates_keep_the_margin_with_its_edge():
     assert len(candidates(Grid((-1.0,), (1.0,), (33,)), 0.125)) == 29
 
 
-@pytest.mark.parametrize("layout", ["uniform", "regular_space"])
-def test_all_counts_and_splits_keep_the_margin(tmp_path, layout):
-    distances = {2: 0.5} if layout == "regular_space" else {}
-    config = clustered(layout=layout, distances=distances, margin=0.2)
+@pytest.mark.parametrize("distances", [{}, {2: 0.5}])
+def test_all_counts_and_splits_keep_the_margin(tmp_path, distances):
+    config = clustered(distances=distances, margin=0.2)
     generate_layouts("toy_plane", config, 0, 5, 6, tmp_path / "a.h5")
     allowed = set(candidates(Grid((0.0, 0.0), (1.0, 1.0), (21, 21)), 0.2).tolist())
     for split, rows in zip(SPLITS, (20, 5, 6), strict=True):
@@ -159,20 +158,16 @@ def test_blocks_splits_and_seeds_have_layouts_of_their_own_and_a_pool_begins_wit
     ("config", "message"),
     [
         ({"counts": [10], "margin": 0.45}, "10 sensors cannot stand on 9 distinct grid points"),
-        ({"margin": 0.6}, r"sensors\.margin: no grid point .* 0\.6 away"),
+        ({"margin": 0.6}, r"margin: no grid point .* 0\.6 away"),
         (
-            {"counts": [6], "layout": "regular_space", "distances": {6: 0.8}, "margin": 0.1},
-            r"sensors\.distances: 20 scans of 289 grid points found at most [23] .* 0\.8 apart, 6 ",
-        ),
-        (
-            {"counts": [3], "layout": "fixed", "points": [17, 2, 441]},
-            "441 is no index of the grid's 441 points",
+            {"counts": [6], "distances": {6: 0.8}, "margin": 0.1},
+            r"distances: 20 scans of 289 grid points found at most [23] .* 0\.8 apart, 6 ",
         ),
     ],
 )
 def test_sensors_that_do_not_fit_are_refused(tmp_path, monkeypatch, config, message):
     monkeypatch.setattr(layouts, "RETRIES", 20)
-    config = SensorsConfig.model_validate({"counts": [1], "pool": 1} | config)
+    config = Layout.model_validate({"counts": [1], "pool": 1} | config)
     with pytest.raises((ConfigError, ObservationError), match=message):
         generate_layouts("toy_plane", config, 0, 1, 1, tmp_path / "a.h5")
 
@@ -205,14 +200,6 @@ def test_pyemma_finds_the_same_centres_and_layouts(tmp_path):
 def test_a_missing_pyemma_is_named_with_its_remedy(tmp_path, monkeypatch):
     for name in ("pyemma", "pyemma.coordinates"):
         monkeypatch.setitem(sys.modules, name, None)  # makes its import fail
-    with pytest.raises(ConfigError, match=r"sensors\.backend: pyemma .*`make pyemma`"):
+    with pytest.raises(ConfigError, match=r"backend: pyemma .*`make pyemma`"):
         generate_layouts("toy_plane", clustered(backend="pyemma"), 0, 1, 1, tmp_path / "a.h5")
     assert not list(tmp_path.iterdir())
-
-
-def test_fixed_points_are_the_layout_of_every_function(tmp_path):
-    config = SensorsConfig(counts=[3], pool=4, layout="fixed", points=[17, 2, 30])
-    generate_layouts("toy_linear", config, 1, 5, 6, tmp_path / "fixed.h5")
-    for split, size in zip(SPLITS, (4, 5, 6), strict=True):
-        found = load_layouts(tmp_path / "fixed.h5", split)[3]
-        assert found.tolist() == [[17, 2, 30]] * size

@@ -15,14 +15,8 @@ from uqsonet.gauss.metrics import (
     rank_shares,
     relative_error,
 )
-from uqsonet_study.distances import (
-    bures_wasserstein2,
-    expected_crps,
-    marginal_w1,
-    mass_within,
-    quantile_bins,
-    wasserstein2,
-)
+from uqsonet_study.beyond.distances import marginal_w1, mass_within, quantile_bins
+from uqsonet_study.distances import bures_wasserstein2, expected_crps, wasserstein2
 
 
 def covariance(seed: int, k: int = 4) -> torch.Tensor:

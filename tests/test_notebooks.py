@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from benchmarks.notebooks import FOLDER, run
+from docs.run_notebooks import FOLDER, run
 
 NAMES = ("inverse", "own-data", "placement")
 

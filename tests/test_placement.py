@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -34,12 +35,8 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.problems.poisson2d import Poisson2D, source_field
-from uqsonet_study.reference.linear import (
-    GridSensors,
-    affine_maps,
-    linear_posterior,
-    unit_responses,
-)
+from uqsonet_study.reference.affine import ClosedForm
+from uqsonet_study.reference.sampling import posterior_law
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +62,9 @@ class Coarse(Poisson2D):
 @pytest.fixture(scope="module")
 def poisson() -> tuple[Poisson2D, Emulator]:
     """The problem, and the model that has its exact law: modes of the covariances themselves."""
-    problem = Coarse()
-    maps, rank = affine_maps(problem), problem.gaussian_prior.rank
-    f, u = (torch.cat(list(unit_responses(maps[side], rank))) for side in ("input", "output"))
+    problem, rank = Coarse(), Coarse().gaussian_prior.rank
+    f = problem.gaussian_prior.fluctuation(torch.eye(rank, dtype=torch.float64))
+    u = problem.solve_affine(None, f)[0]
     config = KarhunenLoeveNetwork(input_modes=rank, output_modes=64, branch=[])
     model = KarhunenLoeveModel(problem.fields, config, 0.0)
     vectors, sizes, right = torch.linalg.svd(u.T, full_matrices=False)
@@ -89,13 +86,13 @@ def test_the_map_is_that_of_brute_force_on_exact_laws(poisson, before: bool) -> 
     noise, places = 0.3, torch.tensor([27, 100, 340, 350, 475, 630])
     x, there = problem.grid.points(), torch.tensor([338] if before else [], dtype=torch.long)
     given = (x[there], torch.ones(len(there)), noise) if before else None
+    exact = ClosedForm(problem, torch.zeros(problem.grid.size, 0).double())
     found = emulator.place(1, x[places], given=given, noise_std=noise)
 
     def left(*index: int) -> float:
         seen = torch.cat([there, torch.tensor(index, dtype=torch.long)])
-        sensors = GridSensors(seen, torch.zeros(len(seen)), noise)
-        law = linear_posterior(problem, sensors if len(seen) else None)
-        return mean_variance(emulator, law.std("output"))
+        law = posterior_law(problem, x[seen], torch.zeros(len(seen)).double(), noise)
+        return mean_variance(emulator, exact.moments(law).std)
 
     expected = np.array([left() - left(j) for j in places.tolist()])
     np.testing.assert_allclose(found.reduction[0], expected, rtol=1e-2)
@@ -245,6 +242,7 @@ def test_forbidden_regions_leave_what_the_other_candidates_alone_would_give(pois
     regions = {
         "box": ({"x": (0.0, 0.6)}, (x[:, 0] > 0.6)),
         "triangle": (np.array([[0, 0], [1, 0], [0, 1.0]]), x.sum(1) > 1 - 1e-9),
+        "table": (pd.DataFrame({"y": [0, 0, 3], "x": [0, 1.01, 0]}), x @ [1 / 1.01, 1 / 3] > 1),
         "function": (lambda at: at[:, 1] < 0.5, x[:, 1] >= 0.5),
     }
     for region, allowed in regions.values():

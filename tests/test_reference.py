@@ -15,7 +15,7 @@ POINTS = TOY.grid.points()
 
 def test_monte_carlo_equals_the_closed_form_within_standard_errors(toy_files):
     reference, _, noise_std = load_reference(toy_files.test)
-    o, size = reference.observations, toy_files.evaluation.reference_samples
+    o, size = reference.observations, toy_files.evaluation.samples
     inside, v = slice(1, -1), reference.mode_vectors
     assert len(o.values) == 12
     # mean and std of a two-dimensional law: correlated points, bounded as if independent
@@ -63,7 +63,7 @@ def test_moments_do_not_depend_on_how_samples_are_cut_into_blocks(toy_files, tmp
 
 
 def test_stored_samples_and_their_floor(toy_files, tmp_path):
-    config = {"reference_samples": 60, "wasserstein": True}
+    config = {"samples": 60, "wasserstein": True}
     again(toy_files, tmp_path / "w.h5", **config)
     reference, _, _ = load_reference(tmp_path / "w.h5")
     assert load_reference(toy_files.test)[0].samples is None

@@ -7,8 +7,8 @@ import torch
 
 from uqsonet.files import file_digest
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet_study.config import ProblemConfig
 from uqsonet_study.problems import get_problem
+from uqsonet_study.settings import Sizes
 from uqsonet_study.simulation import simulate, simulate_shard
 from uqsonet_study.storage import load_functions
 
@@ -42,7 +42,7 @@ def test_the_stream_is_pinned():
 
 def made(folder, problem, seed, *sizes):
     """Return the digest of a file of functions, and the functions by split."""
-    config = ProblemConfig(**dict(zip(SPLITS, sizes, strict=True)), shard=4)
+    config = Sizes(**dict(zip(SPLITS, sizes, strict=True)), shard=4)
     path = folder / f"{seed}_{sizes[0]}.h5"
     simulate(problem, config, seed, path)
     return file_digest(path), [load_functions(path, split) for split in SPLITS]

@@ -52,13 +52,15 @@ def test_every_page_is_reached_and_no_link_of_the_site_is_broken(site):
     for name in (page for page in pages if "/" not in page):
         for target in targets(site / name):
             file, _, place = target.partition("#")
+            if file.startswith("explore/"):  # `make docs` builds these pages beside the site
+                continue
             assert (site / file).exists(), (name, target)
             if place and file.endswith(".html") and "_downloads" not in file:
                 assert f'id="{place}"' in (site / file).read_text(encoding="utf-8"), (name, target)
 
 
 def test_the_whole_interface_is_in_the_reference(site):
-    text = (site / "reference.html").read_text(encoding="utf-8")
+    text = (site / "api.html").read_text(encoding="utf-8")
     errors = {name for name in vars(uqsonet.errors) if name.endswith(("Error", "Warning"))}
     for name in uqsonet.__all__:
         home = "uqsonet.errors" if name in errors else "uqsonet"

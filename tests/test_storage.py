@@ -251,10 +251,16 @@ def test_the_old_file_stays_until_a_new_one_is_whole(path):
         write_arrays(path, "functions", {}, {"b": [B]})
         assert head + reader.read() == before
     assert path.read_bytes() != before
-    for name in (".data.h5.abc.part", ".other.h5.abc.part"):  # of writers that were killed
+
+
+def test_debris_is_what_writers_of_that_file_left(path):
+    others = [".data.h5.old.part", ".data.h5.csv.0123abc_.part", ".other.h5.0123abc_.part"]
+    with atomic_path(path) as temporary:
+        pass
+    for name in (temporary.name, *others):  # as a killed writer would have left the first
         (path.parent / name).touch()
     remove_debris(path)
-    assert sorted(p.name for p in path.parent.iterdir()) == [".other.h5.abc.part", "data.h5"]
+    assert {p.name for p in path.parent.iterdir()} == {*others, "data.h5"}
 
 
 def test_a_place_that_cannot_be_written_is_a_data_error_that_names_the_file(path, monkeypatch):

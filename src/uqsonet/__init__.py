@@ -66,7 +66,7 @@ _MOVED = {
     "uqsonet.operator_fields": "uqsonet.fields.operator_fields",
     "uqsonet.placement": "uqsonet.emulator.place",
     "uqsonet.posterior": "uqsonet.gauss.posterior",
-    "uqsonet.priors": "uqsonet_study.priors.beyond",
+    "uqsonet.priors": "uqsonet_study.beyond.priors",
     "uqsonet.problems": "uqsonet_study.problems",
     "uqsonet.reading": "uqsonet.runs.files",
     "uqsonet.reference": "uqsonet_study.reference",

@@ -6,7 +6,6 @@ Other packages add commands of their own (entry points of the group ``uqsonet.co
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import entry_points
@@ -150,6 +149,7 @@ def fit(
     Example: uqsonet fit runs.nc --input k --output u -o mine.safetensors --minutes 2
     """
     from uqsonet.fitting.fit import fit as learn
+    from uqsonet.fitting.fit import remove_trainings
 
     show_log()
     if out.suffix != ".safetensors":
@@ -162,7 +162,7 @@ def fit(
         device=device, state=state, law=law,
     )  # fmt: skip
     model.save(out)
-    shutil.rmtree(state, ignore_errors=True)
+    remove_trainings(state)
     print(model)
     _say_saved(out)
 

@@ -172,7 +172,8 @@ def _sync_folder(folder: Path) -> None:
 
 def remove_debris(path: Path) -> None:
     """Remove what writers of `path` left behind that were killed; no other may be at work."""
-    for part in Path(path).parent.glob(f".{glob.escape(Path(path).name)}.*.part"):
+    chosen = "[a-z0-9_]" * 8  # by `tempfile`
+    for part in Path(path).parent.glob(f".{glob.escape(Path(path).name)}.{chosen}.part"):
         part.unlink(missing_ok=True)
 
 

@@ -15,7 +15,7 @@ from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.config import BASELINES
+from uqsonet_study import BASELINES
 
 
 class SensorFree(Conditioned):
@@ -25,21 +25,14 @@ class SensorFree(Conditioned):
     ----------
     functions : Functions
         Training pairs.
-    of_input : bool
-        Return the law of the (transformed) input instead.
     """
 
-    def __init__(self, functions: Functions, of_input: bool = False) -> None:
+    def __init__(self, functions: Functions) -> None:
         self.fields = functions.fields
-        self._grid = (self.fields.input if of_input else self.fields.output).grid
-        if of_input:
-            self._training_grid = self._grid
-            rows, most, what = functions.transformed_inputs(), INPUT_MODES, "input modes"
-        else:
-            self._training_grid, _ = self.fields.training_grid()
-            rows, most, what = functions.u_rows, OUTPUT_MODES, "output modes"
-        count = min(most, functions.size - 1, self._training_grid.size)
-        modes = empirical_modes(rows, count, what)
+        self._grid = self.fields.output.grid
+        self._training_grid, _ = self.fields.training_grid()
+        count = min(OUTPUT_MODES, functions.size - 1, self._training_grid.size)
+        modes = empirical_modes(functions.u_rows, count, "output modes")
         self._stacked = torch.cat([modes.mean[:, None], modes.vectors], dim=1)
         self._root = torch.diag(modes.std)
 
@@ -61,7 +54,6 @@ def build_baseline(
     functions: Functions,
     noise_std: float,
     bases: KarhunenLoeveBases | None = None,
-    of_input: bool = False,
 ) -> SensorFree | Cokriging | Regression:
     """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs.
 
@@ -71,11 +63,9 @@ def build_baseline(
         Default noise of sensors of the input.
     bases : KarhunenLoeveBases, optional
         Bases of `Cokriging` on the same pairs: regression need not fit them again.
-    of_input : bool
-        The law without sensors is that of the (transformed) input.
     """
     if name == "sensor_free":
-        return SensorFree(functions, of_input)
+        return SensorFree(functions)
     if name == "cokriging":
         return Cokriging(functions, noise_std)
     if name == "regression":

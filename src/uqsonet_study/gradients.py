@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from uqsonet.operator.base import Batch, OperatorModel
+from uqsonet.operator.base import Batch, OperatorModel, on_cpu
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Optimiser, one_thread
 
@@ -56,8 +56,9 @@ class ChunkOptimiser(Optimiser):
 
     def gradients(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Add the gradients of a batch; return the loss and its terms, detached."""
-        if normals.device.type != "cpu":
-            return self._replayed(batch | {NORMALS: normals})
+        if not on_cpu(normals):
+            with torch.cuda.device(normals.device):  # streams and graphs are the current device's
+                return self._replayed(batch | {NORMALS: normals})
         size, sums = len(normals), dict[str, Tensor]()
         rows = max(CHUNK // self.model.group, 1) * self.model.group
         with one_thread():
@@ -75,7 +76,9 @@ class ChunkOptimiser(Optimiser):
         """Add the gradients of a batch by the graph of its shapes."""
         shapes = tuple((name, value.shape, value.dtype) for name, value in inputs.items())
         if shapes not in self._recorded:
-            self._recorded[shapes] = self._record(inputs)
+            # Gradients of convolutions that repeat bit for bit, of whole float32 numbers.
+            with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+                self._recorded[shapes] = self._record(inputs)
             self._gradient.zero_()  # recording ran the kernels, too
         recorded = self._recorded[shapes]
         for name, value in inputs.items():

@@ -1,6 +1,6 @@
-"""The frame around every job of the workflow: log, threads, clear errors, cost.
+"""The frame around every job of the workflow: log, threads, clear errors.
 
-A script opens it with ``with job(snakemake) as told:`` and calls one function inside.
+A script opens it with ``with job(snakemake) as (files, params):`` and calls one function inside.
 """
 
 from __future__ import annotations
@@ -9,78 +9,51 @@ import logging
 import os
 import resource
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from uqsonet.errors import UQSONetError
 from uqsonet.files import remove_debris, write_text
-from uqsonet_study.headers import require_headers
 
 LOG = logging.getLogger("uqsonet")
 
 
 @contextmanager
-def job(snakemake: Any, threads: int | None = None) -> Iterator[dict[str, Any]]:
-    """Set up logging and threads, yield what the job is told, turn user errors into one line.
-
-    Inputs that say they are about something else are refused before it starts.
+def job(snakemake: Any, threads: int | None = None) -> Iterator[tuple[Any, Any]]:
+    """Set up log and threads, and turn what a user can mend into one line.
 
     Parameters
     ----------
     snakemake : object
-        What Snakemake gives to a script: `params.told`, `input`, `output`, `log`, `threads`.
+        What Snakemake gives to a script.
     threads : int, optional
         Threads of torch, by default those of the job.
+
+    Yields
+    ------
+    files : namespace
+        Named inputs and outputs of the rule as paths, or lists of paths; `out` is the first output,
+        `state` where the rule keeps finished parts.
+    params : object
+        Parameters of the rule.
     """
-    with frame(snakemake, threads):
-        told = dict(snakemake.params.told)
-        require_headers(dict(snakemake.input.items()), told)
-        yield told
-
-
-@contextmanager
-def jobs(snakemake: Any) -> Iterator[list[dict[str, Any]]]:
-    """Do `job` for a rule that makes one thing or several: `params.jobs` holds what each is told.
-
-    Their inputs, where they are checked, stand in what they are told.
-    """
-    with frame(snakemake):
-        for told in snakemake.params.jobs:
-            require_headers(told, told)
-        yield [dict(told) for told in snakemake.params.jobs]
-
-
-@contextmanager
-def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
-    """Do all of `job` for a script that is told nothing."""
     torch = sys.modules.get("torch")  # a job that has not imported it has no use for it
     if torch is not None:
         torch.set_num_threads(max(1, threads or snakemake.threads))
-    handler: logging.Handler | None = None
-    start = time.monotonic()
+    log = Path(snakemake.log[0])
+    log.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(log, mode="a", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
     try:
-        log = Path(snakemake.log[0])
-        log.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(log, mode="a", encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        LOG.addHandler(handler)
-        LOG.setLevel(logging.INFO)
         for path in snakemake.output:  # no other job writes them: left over from a killed one
             remove_debris(Path(path))
-        yield
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        helpers = resource.getrusage(resource.RUSAGE_CHILDREN)
-        processor = sum(part.ru_utime + part.ru_stime for part in (used, helpers))
-        LOG.info(
-            "%s done in %.1f s, processor %.1f s, peak memory %.0f MiB",
-            snakemake.rule,
-            time.monotonic() - start,
-            processor,
-            used.ru_maxrss / 1024,
-        )
+        yield _files(snakemake), snakemake.params
+        LOG.info("%s done", snakemake.rule)
     except Exception as error:
         message = _explained(error)
         if message is None:
@@ -90,9 +63,19 @@ def frame(snakemake: Any, threads: int | None = None) -> Iterator[None]:
         print(f"\n{snakemake.rule}: {message}\n", file=sys.stderr, flush=True)
         sys.exit(1)
     finally:
-        if handler is not None:
-            LOG.removeHandler(handler)
-            handler.close()
+        LOG.removeHandler(handler)
+        handler.close()
+
+
+def _files(snakemake: Any) -> SimpleNamespace:
+    named = {**dict(snakemake.input.items()), **dict(snakemake.output.items())}
+    found: dict[str, Any] = {
+        name: Path(paths) if isinstance(paths, str) else [Path(path) for path in paths]
+        for name, paths in named.items()
+    }
+    if "state" in snakemake.params.keys():
+        found["state"] = Path(snakemake.params.state)
+    return SimpleNamespace(out=Path(snakemake.output[0]), **found)
 
 
 def draws_bar() -> bool:

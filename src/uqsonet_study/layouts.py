@@ -1,7 +1,7 @@
 """Where sensors stand: layouts, pregenerated per sensor count as indices of grid points.
 
 Two laws: distinct grid points drawn uniformly, and regular-space clustering of randomly permuted
-grid points (section 4.2), which keeps the sensors of a layout apart. Or all stand at fixed points.
+grid points (section 4.2), which keeps the sensors of a layout apart.
 Regular-space clustering scans points in their order and makes a centre of each that is farther than
 d_min from all centres so far. How many centres come is random, so a fresh permutation is scanned
 until there are m, and the first m are the layout.
@@ -23,12 +23,12 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.stacked import Domain, domain_as_dict
+from uqsonet.fields.stacked import domain_as_dict
 from uqsonet.files import readable
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet_study.config import SensorsConfig
 from uqsonet_study.problems import get_problem
-from uqsonet_study.storage import ArrayFile, load_functions, write_arrays
+from uqsonet_study.settings import Layout
+from uqsonet_study.storage import ArrayFile, write_arrays
 
 BLOCK = 500
 """Regular-space layouts that share a node of the seed tree. Another value gives other layouts."""
@@ -110,7 +110,7 @@ def _whole(values: np.ndarray) -> np.ndarray:
     return np.where(np.isclose(values, nearest, rtol=1e-9, atol=0), nearest, values)
 
 
-def candidates(grid: Domain, margin: float) -> np.ndarray:
+def candidates(grid: Grid, margin: float) -> np.ndarray:
     """Return the grid points at which sensors may stand.
 
     Parameters
@@ -134,7 +134,7 @@ def candidates(grid: Domain, margin: float) -> np.ndarray:
     found = np.flatnonzero((depth >= margin - slack).all(1)).astype(np.int32)
     if not len(found):
         raise ConfigError(
-            f"sensors.margin: no grid point of {list(grid.lower)} to {list(grid.upper)} is "
+            f"margin: no grid point of {list(grid.lower)} to {list(grid.upper)} is "
             f"{margin} away from the boundary"
         )
     return found
@@ -146,7 +146,7 @@ def _pyemma_centres(points: np.ndarray, distance: float, wanted: int) -> np.ndar
         coordinates = importlib.import_module("pyemma.coordinates")
     except ImportError as error:
         raise ConfigError(
-            f"sensors.backend: pyemma cannot be imported ({error}); install it with `make pyemma`, "
+            f"backend: pyemma cannot be imported ({error}); install it with `make pyemma`, "
             "or choose deeptime, which gives the same layouts"
         ) from None
     # Every call warns that it is deprecated, and a scan with one centre logs so: it is no failure.
@@ -239,26 +239,18 @@ def regular_space_layouts(
                 break
         else:
             raise ConfigError(
-                f"sensors.distances: {RETRIES} scans of {len(places)} grid points found at most "
+                f"distances: {RETRIES} scans of {len(places)} grid points found at most "
                 f"{most} sensors that are {distance} apart, {sensors} are asked for"
             )
 
 
 def _layouts(
-    grid: Domain, config: SensorsConfig, sensors: int, size: int, seed: int, *path: str | int
+    grid: Grid, config: Layout, sensors: int, size: int, seed: int, *path: str | int
 ) -> np.ndarray:
     """Return the layouts of one split and sensor count, shape (size, sensors)."""
-    if config.points is not None:
-        if max(config.points) >= grid.size:
-            raise ConfigError(
-                f"sensors.points: {max(config.points)} is no index of the grid's {grid.size} points"
-            )
-        return np.tile(np.array(config.points, dtype=np.int32), (size, 1))
     places = candidates(grid, config.margin)
-    if config.layout == "uniform":
+    if not config.distances:
         return places[uniform_layouts(numpy_generator(seed, *path), len(places), sensors, size)]
-    if not isinstance(grid, Grid):
-        raise ConfigError("sensors.layout: regular_space needs a uniform grid; choose uniform")
 
     def block(generator: np.random.Generator) -> Iterator[np.ndarray]:
         distance = config.distances.get(sensors)
@@ -282,43 +274,46 @@ def _layouts(
 
 def generate_layouts(
     problem: str,
-    config: SensorsConfig,
+    config: Layout,
     seed: int,
     validation: int,
     test: int,
     path: Path,
-    functions: Path | None = None,
-    side: str = "input",
 ) -> None:
     """Pregenerate layouts for training, validation and test and store them.
 
     Arrays ``<split>/<m>`` hold indices of grid points, shape (layouts, m). Each split and count
-    has its own stream, so a new count or a larger pool leaves the others unchanged. The grid is
-    that of the problem, or of own data's file of functions. Sensors of the ``output`` have streams
-    of their own.
+    has its own stream, so a new count or a larger pool leaves the others unchanged.
     """
-    if functions is None:
-        grid: Domain = get_problem(problem).grid
-    else:
-        fields = load_functions(functions, "training").fields
-        grid = (fields.input if side == "input" else fields.output).grid
-    word = "sensors" if side == "input" else "output sensors"
+    grid = get_problem(problem).grid
     sizes = {"training": config.pool, "validation": validation, "test": test}
     arrays = {
-        f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, word, m)]
+        f"{split}/{m}": [_layouts(grid, config, m, size, seed, problem, split, "sensors", m)]
         for split, size in sizes.items()
-        for m in dict.fromkeys(config.counts)
-        if m
+        for m in config.counts
     }
     meta = {"problem": problem, "seed": seed, "config": config.model_dump(mode="json")}
     meta["grid"] = domain_as_dict(grid)
-    if side == "output":
-        meta["side"] = side
     write_arrays(path, "sensors", meta, arrays)
 
 
+def require_places(problem: str, config: Layout) -> None:
+    """Refuse more sensors than a problem has grid points for them.
+
+    Raises
+    ------
+    ConfigError
+    """
+    places = len(candidates(get_problem(problem).grid, config.margin))
+    if config.counts[-1] > places:
+        raise ConfigError(
+            f"layouts: {config.counts[-1]} sensors cannot stand on the {places} grid points of "
+            f"{problem} that are {config.margin:g} away from the boundary"
+        )
+
+
 def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
-    """Return layouts of one split: sensor count above 0 -> indices of points (layouts, m).
+    """Return layouts of one split: sensor count -> indices of points (layouts, m).
 
     Raises
     ------
@@ -326,5 +321,5 @@ def load_layouts(path: Path, split: str) -> dict[int, Tensor]:
         If the file is damaged.
     """
     with ArrayFile(path, "sensors") as file, readable(path, "header cannot be read"):
-        counts = [int(m) for m in file.meta["config"]["counts"] if m]
+        counts = [int(m) for m in file.meta["config"]["counts"]]
         return {m: torch.from_numpy(file.read(f"{split}/{m}")).long() for m in counts}

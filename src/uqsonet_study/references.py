@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -17,21 +16,17 @@ from torch.nn.functional import pad
 from uqsonet.errors import ConfigError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import array_digest
-from uqsonet.gauss.blocks import column_moments
 from uqsonet.gauss.metrics import ascending
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.devices import keep_freed_memory
 from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.config import ReferenceConfig
-from uqsonet_study.distances import marginal_w1, quantile_bins, wasserstein2
+from uqsonet_study.beyond.distances import marginal_w1, quantile_bins
+from uqsonet_study.distances import wasserstein2
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.parts import PartStore, Row
 from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import Problem, get_problem
 from uqsonet_study.reference.affine import ClosedForm, OperatorMoments
-from uqsonet_study.reference.chains import R_HAT, chain_posterior
-from uqsonet_study.reference.files import OF_SETS
-from uqsonet_study.reference.linear import GridSensors
 from uqsonet_study.reference.moments import Moments, SampleMoments, bures_basis
 from uqsonet_study.reference.sampling import (
     ControlledSampler,
@@ -39,9 +34,8 @@ from uqsonet_study.reference.sampling import (
     posterior,
     posterior_law,
 )
+from uqsonet_study.settings import EvaluationName, ReferenceConfig
 from uqsonet_study.storage import load_functions, write_arrays
-
-LOG = logging.getLogger("uqsonet")
 
 TOLERANCE = 1e-4
 """Relative error of solutions behind references: a tenth of what sampling leaves open, or less."""
@@ -54,23 +48,16 @@ def evaluation_observations(
     noise_std: float,
     seed: int,
     split: str,
-    side: str = "input",
-    counts: Sequence[int] | None = None,
 ) -> Sensors:
-    """Return the observation sets of a split: set s at count m sees function s of one side.
+    """Return the observation sets of a split: set s at count m sees function s.
 
-    Sets are ordered by count, then by function; shape (counts * S, largest m), float64. Counts are
-    those of the layouts unless they are given; they may then be 0, and stand twice.
+    Sets are ordered by count, then by function; shape (counts * S, largest m), float64.
     """
-    field, word = (fields.input, "noise") if side == "input" else (fields.output, "output noise")
-    counts = [*layouts] if counts is None else counts
-    sets, widest = len(functions), max(1, *counts)
-    parts = []
-    for m in counts:
-        indices = layouts[m] if m else torch.zeros(sets, 0).long()
-        generator = numpy_generator(seed, fields.name, split, word, m)
+    sets, widest, parts = len(functions), max(layouts), []
+    for m, indices in layouts.items():
+        generator = numpy_generator(seed, fields.name, split, "noise", m)
         noise = torch.from_numpy(generator.standard_normal((len(indices), m)))[:sets] * noise_std
-        x, y = field.read(functions.double(), indices[:sets], noise if noise_std else None)
+        x, y = fields.input.read(functions.double(), indices[:sets], noise if noise_std else None)
         mask = torch.ones_like(y, dtype=torch.bool)
         padding = (0, widest - m)
         parts.append((pad(x, (0, 0, *padding)), pad(y, padding, value=1.0), pad(mask, padding)))
@@ -82,7 +69,7 @@ def compute_reference(
     functions: Path,
     sensors: Path,
     split: str,
-    label: str,
+    label: EvaluationName,
     config: ReferenceConfig,
     noise_std: float,
     seed: int,
@@ -91,9 +78,6 @@ def compute_reference(
     state: Path | None = None,
     code: str = "",
     workers: int = 1,
-    output_sensors: Path | None = None,
-    count_pairs: Sequence[tuple[int, int]] = (),
-    output_noise: float = 0.0,
 ) -> None:
     """Compute and store the reference posteriors of one evaluation.
 
@@ -104,8 +88,8 @@ def compute_reference(
     functions, sensors : Path
         Data and layouts.
     split : {"validation", "test"}
-    label : str
-        Name of the evaluation, a branch of the seed tree.
+    label : {"validation", "paper", "precise"}
+        The evaluation, a branch of the seed tree.
     path : Path
         HDF5 file to write.
     state : Path, optional
@@ -115,21 +99,11 @@ def compute_reference(
         Digest of the source that determines the result; parts of another are not used.
     workers : int
         Processes at a time where sets are sampled one by one; the result does not depend on it.
-    output_sensors : Path, optional
-        Layouts of sensors of the output.
-    count_pairs : sequence of (int, int)
-        With them: counts of sensors of input and output that belong together.
-    output_noise : float
-        Their noise as a share of the standard deviation of u over training pairs, all points
-        together.
     """
     keep_freed_memory()
     data = load_functions(functions, split)
     layouts, kappa = load_layouts(sensors, split), data.kappa[: config.sets]
-    counts = [m for m, _ in count_pairs] or [*layouts] or [0]
-    observations = evaluation_observations(
-        data.fields, kappa, layouts, noise_std, seed, split, counts=counts
-    )
+    o = evaluation_observations(data.fields, kappa, layouts, noise_std, seed, split)
     meta = {
         "problem": data.fields.name,
         "fields": data.fields.as_dict(),
@@ -140,26 +114,11 @@ def compute_reference(
         "config": config.model_dump(),
     }
     sets = {
-        "locations": observations.locations,
-        "values": observations.values,
-        "mask": observations.mask,
-        "function": torch.arange(len(kappa)).repeat(len(counts)),
+        "locations": o.locations,
+        "values": o.values,
+        "mask": o.mask,
+        "function": torch.arange(len(kappa)).repeat(len(layouts)),
     }
-    outputs = None
-    if output_sensors is not None:
-        level = output_noise * output_std(functions)
-        outputs = evaluation_observations(
-            data.fields,
-            data.u[: config.sets],
-            load_layouts(output_sensors, split),
-            level,
-            seed,
-            split,
-            "output",
-            [m for _, m in count_pairs],
-        )
-        meta |= {"output_noise": output_noise, "output_noise_std": level}
-        sets |= {f"output_{name}": getattr(outputs, name) for name in OF_SETS}
     if config.estimator == "none":
         write_arrays(path, "reference", meta, {k: [v.numpy()] for k, v in sets.items()})
         return
@@ -169,20 +128,9 @@ def compute_reference(
             f"evaluations.{label}.estimator is reduced, and the input of {problem.name} is no "
             "Gaussian field; monte_carlo or none is possible"
         )
-    if config.estimator in ("reduced", "monte_carlo") and outputs is not None:
-        raise ConfigError(
-            f"evaluations.{label}.estimator is {config.estimator}, which knows no sensors of the "
-            "output; chains or none is possible"
-        )
-    scored = data.u
-    if config.target == "input":
-        scored = data.fields.input.transform.forward(data.kappa.double())
-    vectors = bures_basis(scored, problem.grid.quadrature())
-    o = observations
+    vectors = bures_basis(data.u, problem.grid.quadrature())
     folder = path.with_name(f".{path.name}.parts") if state is None else state
     seen = [array_digest(t.numpy()) for t in (vectors, o.locations, o.values, o.mask)]
-    if outputs is not None:
-        seen += [array_digest(getattr(outputs, name).numpy()) for name in OF_SETS]
     parts = PartStore(folder, meta | {"code": code, "sets": seen}, workers)
     sampling = _Sampling(
         problem,
@@ -190,8 +138,7 @@ def compute_reference(
         config,
         partial(numpy_generator, seed, problem.name, split, label, "reference"),
         parts,
-        given=_sets(observations, noise_std),
-        read=_sets(outputs, meta["output_noise_std"]) if outputs is not None else [],
+        given=_sets(o, noise_std),
     )
     rows = ESTIMATORS[config.estimator](sampling)
     arrays = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
@@ -234,18 +181,16 @@ class _Sampling:
     stream: Callable[..., np.random.Generator]  # of a path below the evaluation's branch
     parts: PartStore
     given: list[Given]
-    read: list[Given]  # of the output, if it has sensors
 
 
 def _monte_carlo(of: _Sampling) -> Rows:
     """Return moments from two independent draws for each set, the paper's way.
 
-    Laws of inputs that are not Gaussian and of fronts are more than their moments: quantiles are
-    kept, too.
+    Laws of inputs that are not Gaussian are more than their moments: quantiles are kept, too.
     """
     problem, config, (grid, kept) = of.problem, of.config, of.problem.training_grid()
-    gaussian = isinstance(problem.prior, GaussianField) and not problem.jumps
-    bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
+    gaussian = isinstance(problem.prior, GaussianField)
+    bins = max(1, min(BINS, config.samples // BIN_SAMPLES))
 
     def row(s: int) -> Row:
         generator, law = of.stream(s), posterior(problem, *of.given[s])
@@ -253,7 +198,7 @@ def _monte_carlo(of: _Sampling) -> Rows:
         for _ in range(2):
             moments = SampleMoments(of.vectors)
             blocks = []
-            for u in plain_draws(problem, law, generator, config.reference_samples):
+            for u in plain_draws(problem, law, generator, config.samples):
                 moments.add(u)
                 if config.wasserstein or not gaussian:
                     blocks.append(u[:, kept] if gaussian else u[:, kept].float())
@@ -281,7 +226,7 @@ def _reduced(of: _Sampling) -> Rows:
         found = (exact.moments(posterior_law(problem, *one)) for one in of.given)
         return [_row(moments, moments) for moments in found]
     laws = [posterior_law(problem, *one) for one in of.given]
-    half = -(-of.config.reference_samples // 2)
+    half = -(-of.config.samples // 2)
     if problem.affine == "kappa":
         halves = [
             OperatorMoments(problem, vectors, of.stream("operator", part), half).moments(laws)
@@ -298,64 +243,7 @@ def _reduced(of: _Sampling) -> Rows:
     return of.parts.rows(len(laws), row)
 
 
-def _by_chains(of: _Sampling) -> Rows:
-    """Return moments from Markov chains, given sensors of the input and (or none) of the output."""
-    problem, config, (_, kept) = of.problem, of.config, of.problem.training_grid()
-    bins = max(1, min(BINS, config.reference_samples // BIN_SAMPLES))
-
-    def row(s: int) -> Row:
-        sample = chain_posterior(
-            problem,
-            _on_grid(problem, of.given[s]),
-            _on_grid(problem, of.read[s] if of.read else None),
-            draws=config.reference_samples,
-            generator=of.stream(s),
-        )
-        if sample.r_hat > R_HAT or sample.effective_size < config.reference_samples:
-            LOG.warning(
-                "set %d: chains end with R-hat %.3f and effective size %.0f",
-                *(s, sample.r_hat, sample.effective_size),
-            )
-        field = sample.u
-        if config.target == "input":
-            field = problem.transform.forward(sample.kappa)
-        halves = field[: len(field) // 2], field[len(field) // 2 :]
-        found = []
-        for half in halves:
-            moments = SampleMoments(of.vectors)
-            moments.add(half.flatten(0, 1))
-            found.append(moments.finish())
-        result = _average(found[0], found[1])
-        some, every = (
-            quantile_bins(ascending(draws.flatten(0, 1)[:, kept]), bins)
-            for draws in (halves[0], field)
-        )
-        return result | {
-            "quantiles": every.float(),
-            "floor_w1": torch.tensor(marginal_w1(some, every, result["std"][kept])),
-            "r_hat": torch.tensor(sample.r_hat),
-            "effective_size": torch.tensor(sample.effective_size),
-        }
-
-    return of.parts.rows(len(of.given), row)
-
-
-ESTIMATORS = {"monte_carlo": _monte_carlo, "reduced": _reduced, "chains": _by_chains}
-
-
-def _on_grid(problem: Problem, given: Given | None) -> GridSensors:
-    """Return one observation set as sensors on points of the grid."""
-    if given is None:
-        return GridSensors(torch.zeros(0).long(), torch.zeros(0), torch.zeros(0))
-    locations, values, level = given
-    index = torch.cdist(locations, problem.grid.points()).argmin(1)
-    return GridSensors(index, values, torch.full_like(values, level))
-
-
-def output_std(functions: Path) -> float:
-    """Return the standard deviation of u over training pairs, all points together."""
-    _, std = column_moments(load_functions(functions, "training").u_rows.map(Tensor.double))
-    return float(std.square().mean().sqrt())
+ESTIMATORS = {"monte_carlo": _monte_carlo, "reduced": _reduced}
 
 
 def _average(first: Moments, second: Moments) -> Row:

@@ -1,55 +1,61 @@
-"""From full trainings to the small weight files that the library brings along, each with a card.
+"""The operators that come with the library: small weight files, each with a card.
 
 Modes on a grid of two axes and slopes are stored factored, to `TOLERANCE`. What random operators
 leave open is known from samples only: residuals and the core of slopes are in half precision. What
-this changes in answers is measured and stands in the card.
+this changes in answers is measured and stands in the card, beside what the operator is (from the
+configuration and the header of the weights) and how good it is (from the published summaries).
 """
 
 from __future__ import annotations
 
 import tempfile
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import pandas as pd
 import torch
+import yaml
 from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.file import load, read_weights, write_weights
-from uqsonet_study.config import Config
-from uqsonet_study.headers import require_headers
-from uqsonet_study.pipeline import Paths
+from uqsonet_study.cases import Row, Study
 from uqsonet_study.problems import Problem, get_problem
-from uqsonet_study.report.cards import OPERATORS, card, is_published, rounded
 
+METHOD = "uqsonet"
 TOLERANCE = 1e-5  # of a factored tensor: norm of what is left out, relative to the tensor's own
 SMALLER = 0.75  # share of a tensor's size above which factors of it are not worth it
-LARGEST_HALF = 1e4
-"""Largest number of a core in half precision, where small ones still keep their digits."""
-
-INPUTS = 200
-"""Functions that show what values an input has, and that the sensors of a comparison read."""
-
+LARGEST_HALF = 1e4  # largest number of a core in half precision, where small ones keep their digits
+INPUTS = 200  # functions that show what values an input has, and that sensors are compared on
 SETS, MOST_SENSORS, SAMPLES = 100, 10, 8
 """Of a comparison: sets of sensors of each kind, sensors in the largest, samples of each set."""
 
 CLUSTER = 0.05  # half the width of a cluster of sensors, relative to the box
-SEEN = 0.01
-"""Points whose std is below this share of the largest one are not compared: u is fixed there."""
+SEEN = 0.01  # points whose std is below this share of the largest are left out: u is fixed there
 
 
-def ship(config: Config, results: Path, published: Path, out: Path) -> list[Path]:
+Operator = dict[str, Any]
+OPERATORS: dict[str, Operator] = yaml.safe_load(
+    files("uqsonet_study").joinpath("operators.yaml").read_text(encoding="utf-8")
+)
+WHO = {"": METHOD, "no_sensors_": "sensor_free"} | {f"{b}_": b for b in ("cokriging", "regression")}
+SCORES = {f"{prefix}{e}": (WHO[prefix], e) for prefix in WHO for e in ("err_mean", "err_std")}
+SCORES |= {f"coverage_{level}": (METHOD, f"coverage_{level}") for level in (50, 90, 95)}
+"""Column of a card -> method and metric of a summary."""
+
+
+def ship(study: Study, results: Path, published: Path, out: Path) -> list[Path]:
     """Write the small weights of all operators whose full ones are in a folder of results.
 
     Parameters
     ----------
-    config : Config
+    study : Study
         Its experiments are those of the trainings and scores.
     results : Path
-        Has ``train/<problem>/<method>-<digest>/...``.
+        Has ``train/{problem}/...``.
     published : Path
         Its summaries are behind the cards.
     out : Path
@@ -68,48 +74,132 @@ def ship(config: Config, results: Path, published: Path, out: Path) -> list[Path
     """
     done = []
     for name in OPERATORS:
-        file = training_of(name, config)
-        full = results / file
+        file = training_of(name, study)
+        full, path = results / file, out / f"{name}.safetensors"
         if not full.is_file():
             continue
-        case = config.cases_of(OPERATORS[name].experiments)[0]
-        told = {"problem": case.problem, "method": "uqsonet", "training": case.training}
-        require_headers({"weights": str(full)}, told)
         tensors, meta = shrunk(full)
+        _require_training(full, meta, study.of(OPERATORS[name]["experiments"])[0])
         meta["source"] = {"file": str(file), "sha256": file_digest(full)}
-        path = out / f"{name}.safetensors"
-        about = _card(name, config, published, full, (tensors, meta))
+        about = card(name, study, published, meta)
+        if not _is_published(meta, published):
+            # The last validation skills of the repeated training and of the published one.
+            paths = (folder / file for folder in (results, published))
+            logs = [pd.read_csv(log.with_suffix(".csv")).iloc[-1] for log in paths]
+            skills = [str(key) for key in logs[0].index if str(key).startswith("skill_")]
+            about["repeated"] = {key: [rounded(log[key], 4) for log in logs] for key in skills}
+        with tempfile.TemporaryDirectory() as folder:
+            small = Path(folder) / path.name
+            write_weights(small, tensors, meta)
+            about |= compared(load(full), load(small), get_problem(name))
         write_weights(path, tensors, meta | {"card": about})
         done.append(path)
     return done
 
 
-def _card(
-    name: str, config: Config, published: Path, full: Path, small: tuple[dict[str, Tensor], Any]
-) -> dict[str, Any]:
-    """Return the card of an operator, with what its small form changes in answers."""
-    tensors, meta = small
-    about, file = card(name, config, published, meta), meta["source"]["file"]
-    if not is_published(meta["source"], published):
-        # The last validation skills of the repeated training and of the published one.
-        paths = (full, published / file)
-        logs = [pd.read_csv(path.with_suffix(".csv")).iloc[-1] for path in paths]
-        names = [str(key) for key in logs[0].index if str(key).startswith("skill_")]
-        about["repeated"] = {name: [rounded(log[name], 4) for log in logs] for name in names}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "small.safetensors"
-        write_weights(path, tensors, meta)
-        return about | compared(load(full), load(path), get_problem(name))
+def _require_training(path: Path, meta: dict[str, Any], case: Row) -> None:
+    found = meta["fields"]["name"], meta["method"], meta["training"]
+    if found != (wanted := (case.problem, METHOD, case.N)):
+        raise DataError(f"{path}: of a training of {found}, expected {wanted}")
 
 
-def training_of(name: str, config: Config) -> Path:
+def training_of(name: str, study: Study) -> Path:
     """Return where a folder of results has the first training behind an operator."""
-    paths, experiments = Paths(config), OPERATORS[name].experiments
-    cases = config.cases_of(experiments)
-    found = {paths.trained(case, "uqsonet", "safetensors")[0] for case in cases}
+    experiments = OPERATORS[name]["experiments"]
+    found = {study.weights(case, METHOD, 1)[0] for case in study.of(experiments)}
     if len(found) != 1:
         raise DataError(f"{', '.join(experiments)}: several trainings of UQ-SONet, not one")
-    return Path(found.pop()).relative_to(config.results)
+    return Path(found.pop()).relative_to(study.config.results)
+
+
+def card(name: str, study: Study, published: Path, meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the card of an operator, from published scores and the header of its weights.
+
+    Raises
+    ------
+    DataError
+        If the scores of the operator are not published.
+    """
+    operator, problem = OPERATORS[name], get_problem(name)
+    scores = _scores(operator["experiments"], published)
+    return {
+        "title": problem.title,
+        "data": f"{operator['equation']}. Input: {operator['law']}. {meta['training']:,} training "
+        f"pairs, seed {meta['seed']}.",
+        "recipe": _recipe(study.config.recipe, meta, scores[0]["trials"])
+        + (
+            "the first of them." if _is_published(meta, published) else "a repetition of the first."
+        ),
+        "scores": scores,
+        "limits": _limits(problem, operator, study),
+    }
+
+
+def _is_published(meta: dict[str, Any], published: Path) -> bool:
+    """Return whether a published run made the very file that weights come from."""
+    digests = pd.read_csv(published / "weights_sha256.csv")["sha256"]
+    return meta["source"]["sha256"] in set(digests)
+
+
+def _recipe(recipe: str, meta: dict[str, Any], trials: float) -> str:
+    network, training = meta["config"]["network"], meta["config"]["training"]
+    widths = "-".join(map(str, network["branch"]))
+    return (
+        f"Recipe {recipe}: Karhunen-Loeve model with {network['input_modes']} input modes, "
+        f"{network['output_modes']} output modes, a linear map and a perceptron {widths}; "
+        f"{training['iterations']:,} steps with batches of {training['batch_size']:,}. The scores "
+        f"are averages over {trials} published trainings. This is "
+    )
+
+
+def _limits(problem: Problem, operator: Operator, study: Study) -> list[str]:
+    """Return what an operator is for and was tested with, in words."""
+    grid, symbol, cases = problem.grid, problem.input_symbol, study.of(operator["experiments"])
+    box = " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(grid.lower, grid.upper, strict=True))
+    positive = problem.transform.positive
+    sensors, levels = study.config.layouts[cases[0].layout], [f"{case.noise:g}" for case in cases]
+    places = "on grid points drawn at random"
+    if sensors.distances:
+        apart = ", ".join(f"{d:g} ({m} sensors)" for m, d in sensors.distances.items())
+        places = f"on grid points, {sensors.margin:g} or more from the boundary, and from each "
+        places += f"other at least {apart}"
+    found = [
+        f"Domain: {box}{', periodic' if grid.periodic else ''}. Sensors read {symbol}"
+        + (f", which must be positive; the model works with log {symbol}." if positive else "."),
+        "Noise: Gaussian, independent between sensors, of any known standard deviation, on "
+        f"{'log ' * positive}{symbol}. Tested with {', '.join(levels)}.",
+        f"Sensors: tested with {sensors.counts[0]} to {sensors.counts[-1]} of them {places}.",
+        f"Input: the model assumes that {operator['law']}. For inputs of another law its answers "
+        "are biased, or too sure.",
+        "Calibration: there is no calibration part, so there is no conformal band.",
+    ]
+    if problem.unobserved is not None:
+        found.append("What no sensor sees has its stated law, too. The band contains its effect.")
+    return found
+
+
+def _scores(experiments: list[str], published: Path) -> list[dict[str, float]]:
+    """Return a row for each noise level and sensor count: errors in percent, coverage as shares."""
+    rows = []
+    for path in (published / "summary" / f"{experiment}.csv" for experiment in experiments):
+        try:
+            precise = pd.read_csv(path).query("evaluation == 'precise'")
+            for _, part in precise.groupby(["noise_std", "sensors"]):
+                found, where = part.set_index(["method", "metric"]), part.iloc[0]
+                row = {"sensors": int(where["sensors"]), "noise_std": float(where["noise_std"])}
+                for column, key in SCORES.items():
+                    unit = 100 if "err" in column else 1
+                    row[column] = rounded(unit * found.loc[key, "value"], 4)
+                counts = found.loc[METHOD, "err_mean"]
+                rows.append(row | {key: int(counts[key]) for key in ("sets", "trials")})
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: no complete scores for a card ({error!r})") from None
+    return rows
+
+
+def rounded(value: SupportsFloat, digits: int) -> float:
+    """Return a number with so many digits that count."""
+    return float(f"{float(value):.{digits}g}")
 
 
 def shrunk(source: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -22,9 +22,9 @@ from uqsonet.files import file_digest, provenance, remove_debris, write_text
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.devices import processor, require_device
 from uqsonet.runs.functions import SPLITS
-from uqsonet_study.config import ProblemConfig
 from uqsonet_study.parts import Arrays, Part, PartStore, cut
 from uqsonet_study.problems import Problem, get_problem
+from uqsonet_study.settings import Sizes
 from uqsonet_study.storage import ArrayFile, Stream, write_arrays
 
 
@@ -38,7 +38,7 @@ def simulate_shard(
 
 def simulate(
     name: str,
-    config: ProblemConfig,
+    config: Sizes,
     seed: int,
     path: Path,
     state: Path | None = None,

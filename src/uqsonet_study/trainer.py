@@ -12,7 +12,7 @@ from torch import Tensor
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.operator.base import Batch
+from uqsonet.operator.base import Batch, on_cpu
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
@@ -35,7 +35,8 @@ class BatchSampler:
     latent_dim : int
         Standard normals to draw per sample.
     generator : torch.Generator
-        On the device of the data; its state is the sampler's whole state.
+        On the device of the data. States of all `generators` are the sampler's whole state: on a
+        GPU the second one belongs to the host.
     group : int
         Functions in a row that are read by the same sensors (`redraw`): whole groups make a batch.
     """
@@ -58,23 +59,26 @@ class BatchSampler:
         self._targets, self._noise_std, self._latent_dim = targets, noise_std, latent_dim
         some = next(iter(targets.values()))
         self._size, self._generator, self._device = len(some), generator, some.device
+        host = torch.Generator().manual_seed(generator.initial_seed())
+        self.generators = [generator] if on_cpu(generator) else [generator, host]
         self._layouts = layouts
         self._batches: list[Batch] = []
         if layouts is not None:
             assert kappa is not None, "sensors need the functions that they read"
             self._kappa, self._points = kappa, fields.input.grid.points().to(kappa)
-            self._counts = torch.tensor(list(layouts), device=kappa.device)
-            widest = int(self._counts.max())
+            self._sizes, widest = list(layouts), max(layouts)
+            self._counts = torch.tensor(self._sizes, device=kappa.device)
             # (counts, P, widest): one table to gather from, padded with point 0
             pad = [torch.nn.functional.pad(v, (0, widest - v.shape[1])) for v in layouts.values()]
             self._pool = torch.stack(pad).to(kappa.device)
             if config.protocol == "fixed_batches":
                 self._batches = self._fix_batches(seed)
+                del self._kappa  # all functions: 3 GB in two dimensions
 
     def draw(self) -> tuple[Batch, Tensor]:
         """Return a batch and standard normals (B, latent_dim)."""
         if self._batches:
-            batch = self._batches[int(self._integers(len(self._batches), 1))]
+            batch = self._batches[self._number(len(self._batches))]
         else:
             rows = self._integers(self._size, self._config.batch_size)
             batch = self._gather(rows)
@@ -85,6 +89,10 @@ class BatchSampler:
     def _gather(self, rows: Tensor) -> Batch:
         return {key: value[rows] for key, value in self._targets.items()}
 
+    def _number(self, high: int) -> int:
+        """Draw a number on the host: on a GPU it would wait for all steps before."""
+        return int(torch.randint(high, (1,), generator=self.generators[-1]))
+
     def _integers(self, high: int, size: int) -> Tensor:
         return torch.randint(high, (size,), generator=self._generator, device=self._device)
 
@@ -93,23 +101,24 @@ class BatchSampler:
 
     def _sensors(self, rows: Tensor) -> Batch:
         """Draw counts and layouts: one each for the batch (`batch_shared`) or for each group."""
-        shared = self._config.protocol == "batch_shared"
-        size = 1 if shared else len(rows) // self._group
-        kind = self._integers(len(self._counts), size)
-        layout = self._pool[kind, self._integers(self._pool.shape[1], size)]
-        counts = self._counts[kind]
-        if shared:
-            layout, counts = layout[:, : int(counts)], counts.expand(len(rows))
-            layout = layout.expand(len(rows), -1)
-        elif self._group > 1:
+        kinds, pool = self._pool.shape[:2]
+        if self._config.protocol == "batch_shared":
+            kind = self._number(kinds)
+            layout = self._pool[kind, self._integers(pool, 1), : self._sizes[kind]]
+            layout, counts = layout.expand(len(rows), -1), self._counts[kind].expand(len(rows))
+        else:
+            size = len(rows) // self._group
+            drawn = self._integers(kinds, size)
+            layout, counts = self._pool[drawn, self._integers(pool, size)], self._counts[drawn]
             layout, counts = (one.repeat_interleave(self._group, 0) for one in (layout, counts))
         noise = self._normals(layout.shape) * self._noise_std if self._noise_std else None
-        return self._read(self._kappa[rows], layout, counts, noise)
+        return self._read(rows, layout, counts, noise)
 
-    def _read(self, kappa: Tensor, layout: Tensor, counts: Tensor, noise: Tensor | None) -> Batch:
-        locations, values = self._fields.input.read(kappa, layout, noise, self._points)
+    def _read(self, rows: Tensor, layout: Tensor, counts: Tensor, noise: Tensor | None) -> Batch:
+        """Return sensors on functions of these numbers; only the values there are gathered."""
+        values = self._fields.input.noisy(self._kappa[rows[:, None], layout], noise)
         mask = torch.arange(layout.shape[1], device=self._device) < counts[:, None]
-        return {"locations": locations, "index": layout, "values": values, "mask": mask}
+        return {"locations": self._points[layout], "index": layout, "values": values, "mask": mask}
 
     def _fix_batches(self, seed: int) -> list[Batch]:
         """Cut the data once into batches of one sensor count each (section 4.1).
@@ -128,17 +137,14 @@ class BatchSampler:
         batches = []
         for j in range(total):
             kind, rows = int(order[j]), torch.arange(j * size, (j + 1) * size, device=self._device)
-            m = int(self._counts[kind])
-            layout = self._pool[kind, rows % self._pool.shape[1], :m]
+            layout = self._pool[kind, rows % self._pool.shape[1], : self._sizes[kind]]
             noise = None
             if self._noise_std:
                 noise = self._noise_std * torch.randn(
                     layout.shape, generator=noise_generator, device=self._device
                 )
             counts = self._counts[kind].expand(size)
-            batches.append(
-                self._gather(rows) | self._read(self._kappa[rows], layout, counts, noise)
-            )
+            batches.append(self._gather(rows) | self._read(rows, layout, counts, noise))
         return batches
 
 
@@ -183,6 +189,7 @@ class SensorTrainer(Trainer):
             self.generator,
             self.model.group,
         )
+        self.generators = self._sampler.generators
 
     def draw(self) -> tuple[Batch, Tensor]:
         """Return a batch and standard normals (B, latent_dim)."""

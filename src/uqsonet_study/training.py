@@ -6,20 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from uqsonet.errors import DataError, TrainingError
+from uqsonet.errors import ConfigError
 from uqsonet.files import file_digest
 from uqsonet.operator.closed_form import BUFFERS, widen_band
-from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.file import write_weights
 from uqsonet.operator.train import Trained, Trial, set_weights
 from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions
-from uqsonet_study.config import JobsConfig
-from uqsonet_study.config.networks import MethodConfig
 from uqsonet_study.jobs import draws_bar, log_rows
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.layouts import load_layouts
+from uqsonet_study.problems import get_problem
 from uqsonet_study.reference.files import Reference, load_sets
+from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.storage import load_functions
 from uqsonet_study.trainer import SensorTrainer
 from uqsonet_study.validation import Validator
@@ -31,7 +30,7 @@ class TrainingJob:
 
     method: str
     problem: str
-    config: MethodConfig
+    config: Method
     noise_std: float
     trial: int  # number of the trial
     training: int  # training pairs N: the first N of the data set
@@ -43,12 +42,12 @@ class TrainingJob:
     code: str = ""  # digest of the source that determines the result
 
 
-def train(job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: Path) -> None:
+def train(job: TrainingJob, jobs: Jobs, weights: Path, log: Path, state: Path) -> None:
     """Train a model and write weights and log.
 
     Parameters
     ----------
-    jobs : JobsConfig
+    jobs : Jobs
         Device and time between checkpoints.
     weights, log : Path
         Results: weights (safetensors) and logged rows (CSV).
@@ -70,8 +69,7 @@ def train(job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: P
     known = isinstance(sets, Reference)
     mean, std = (sets.mean, sets.std[:, kept]) if known else (held.u[sets.function], None)
     validator = Validator(sets.observations, mean[:, kept], std, data.u_rows)
-    config = within_data(job.config, data)
-    trial = Trial(job.method, config, job.noise_std, job.trial, job.seed)
+    trial = Trial(job.method, job.config, job.noise_std, job.trial, job.seed)
     trained = train_model(
         SensorTrainer(trial, data, load_layouts(job.sensors, "training"), jobs.device),
         validator.columns,
@@ -80,23 +78,11 @@ def train(job: TrainingJob, jobs: JobsConfig, weights: Path, log: Path, state: P
         jobs.checkpoint_minutes,
         draws_bar(),
     )
-    if getattr(config.network, "held_out_residuals", False):
+    if getattr(job.config.network, "held_out_residuals", False):
         trained = _with_residuals(trial, trained, data, held)
     write_weights(weights, trained.tensors(), trained.meta)
     log_rows(log, trained.history)
     state.unlink(missing_ok=True)
-
-
-def within_data(config: MethodConfig, data: Functions) -> MethodConfig:
-    """Return a method without more modes than own data have points and pairs."""
-    network = config.network
-    if not getattr(network, "held_out_residuals", False):
-        return config
-    assert isinstance(network, KarhunenLoeveNetwork)
-    inputs = min(network.input_modes, data.size - 1, data.kappa_rows.shape[1])
-    outputs = min(network.output_modes, data.size - 1, data.u_rows.shape[1])
-    sizes = {"input_modes": inputs, "output_modes": outputs}
-    return config.model_copy(update={"network": network.model_copy(update=sizes)})
 
 
 def _with_residuals(trial: Trial, trained: Trained, data: Functions, held: Functions) -> Trained:
@@ -115,41 +101,19 @@ def _with_residuals(trial: Trial, trained: Trained, data: Functions, held: Funct
     return replace(trained, weights=trained.weights | residuals, constants=constants)
 
 
-def lower_rate(path: Path, rate: float) -> tuple[int, float]:
-    """Let a checkpoint be continued at a lower learning rate; the file keeps what it was before.
-
-    Parameters
-    ----------
-    path : Path
-        The checkpoint.
-    rate : float
-        As it will stand in the configuration.
-
-    Returns
-    -------
-    iteration : int
-        Where it changes.
-    before : float
-        The rate until then.
+def require_modes(problem: str, config: Method, pairs: int) -> None:
+    """Refuse more modes than pairs or grid points of a problem can give.
 
     Raises
     ------
-    DataError
-        If the file is no readable checkpoint.
-    TrainingError
-        If the rate is not lower.
+    ConfigError
     """
-    tensors, meta = read_weights(path)
-    try:
-        training = meta["identity"]["config"]["training"]
-        before, iteration = float(training["learning_rate"]), int(meta["iteration"])
-    except (KeyError, TypeError, ValueError):
-        raise DataError(f"{path}: holds weights, not a checkpoint") from None
-    if not 0 < rate < before:
-        raise TrainingError(
-            f"{path}: the rate is {before:g}, a lower one is asked for, not {rate:g}"
-        )
-    training["learning_rate"] = rate
-    meta["earlier_rates"] = [*meta.get("earlier_rates", []), [iteration, before]]
-    write_weights(path, tensors, meta)
-    return iteration, before
+    network, found = config.network, get_problem(problem)
+    points = {"input_modes": found.grid.size, "output_modes": found.training_grid()[0].size}
+    for key, size in points.items():
+        modes, most = getattr(network, key, 0), min(pairs - 1, size)
+        if modes > most:
+            raise ConfigError(
+                f"recipes.*.{problem}.*.network.{key} = {modes}: {pairs} functions on {size} "
+                f"points give at most {most} modes"
+            )

@@ -1,5 +1,6 @@
 """What all laws share: sets of sensors, files with the same answers, and damaged files refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import torch
 from torch import Tensor
 
 import uqsonet
-from tests.laws.conftest import LAWS, SMALL, runs_of, seeded
+from tests.laws.conftest import LAWS, SMALL, fields_of, functions_of, model_of, runs_of, seeded
 from uqsonet.errors import DataError
-from uqsonet.laws import NAMES
+from uqsonet.fields.cloud import Point
+from uqsonet.fitting.choose_law import input_sample
+from uqsonet.laws import NAMES, law_class
 from uqsonet.operator.file import read_model, read_weights, write_weights
 
 INPUTS = {**LAWS, "analogue": LAWS["gaussian"]}
@@ -48,6 +51,29 @@ def test_a_loaded_model_gives_the_same_bytes(law, saved, tmp_path):
     assert (tmp_path / "again.safetensors").read_bytes() == saved[law].read_bytes()
     named = [name for name in read_weights(saved[law])[0] if name.startswith("law/")]
     assert bool(named) == (law != "gaussian")
+
+
+NUMBERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "skewed": np.exp,
+    "of two kinds": lambda z: z / 4 + np.sign(z),
+    "two values": np.sign,
+    "zero at times": lambda z: np.maximum(z, 0) ** 1.5,
+    "at an end": lambda z: np.clip(np.exp(z), 0, 1),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("law", [name for name in NAMES if name != "gaussian"])
+def test_a_number_has_a_law_or_none(law, kind):
+    """An input of one point: where a law describes it, an exact sensor tells all of it."""
+    kappa = NUMBERS[kind](np.random.default_rng(1).standard_normal((150, 1)))
+    model = model_of(kappa, 1, Point())
+    for one in law_class(law).fit(input_sample(model, functions_of(kappa, Point())), 0)[:1]:
+        model.use_law(one)
+        value = torch.from_numpy(kappa[:1, 0])
+        posterior = model.input_posterior(Point().points(), value)
+        found = fields_of(model, posterior.sample(50, seeded()))
+        assert float((found - value).abs().max()) < 0.1
 
 
 @pytest.mark.parametrize("law", NAMES)

@@ -19,6 +19,7 @@ from tests.laws.conftest import (
     points,
     two_values,
 )
+from uqsonet.fields.cloud import Point
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
@@ -207,7 +208,28 @@ def test_a_periodic_axis_is_a_circle():
     assert torch.equal(family._coordinates(SMALL), SMALL.points())
 
 
-def test_classes_and_several_fields_have_no_family():
+@pytest.mark.parametrize("shape", [(2,), (4, 5), (2, 3, 2)])
+@pytest.mark.parametrize("varied", [False, True])
+def test_fields_that_do_not_vary_along_some_axes(shape, varied):
+    """Nothing tells lengths along these; mean and variance are known all the same."""
+    grid = Grid((0.0,) * len(shape), (1.0,) * len(shape), shape)
+    lines = np.random.default_rng(1).standard_normal((60, shape[0] if varied else 1))
+    across = lines.reshape(60, -1, *[1] * (len(shape) - 1))
+    kappa = np.broadcast_to(across, (60, *shape)).reshape(60, -1)
+    model = model_of(kappa, lines.shape[1], grid)
+    (law,) = FamilyLaw.fit(input_sample(model, functions_of(kappa, grid)), 0)
+    model.use_law(law)
+    factor = model.bases.input_factor.double()
+    mean, covariance = model.input_posterior([], []).linear_moments(factor)
+    np.testing.assert_allclose(mean[0] + model.bases.input_mean, kappa.mean(0), atol=0.2)
+    np.testing.assert_allclose(covariance[0].diagonal().sqrt(), kappa.std(0), rtol=0.25)
+
+
+def test_classes_numbers_and_several_fields_have_no_family():
+    numbers = np.random.default_rng(1).exponential(size=(60, 1))
+    assert not FamilyLaw.fit(
+        input_sample(model_of(numbers, 1, Point()), functions_of(numbers, Point())), 0
+    )
     kappa = two_values(np.random.default_rng(1), 100)
     assert fitted(kappa, 6).law is None
     joint = JointDomain((SMALL, SMALL))

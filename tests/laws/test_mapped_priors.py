@@ -6,9 +6,9 @@ import torch
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
+from uqsonet_study.beyond.priors.mapped import MappedField
+from uqsonet_study.beyond.problems.margins1d import SHAPE, log_gamma
 from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
-from uqsonet_study.priors.mapped import MappedField
-from uqsonet_study.problems.margins1d import SHAPE, log_gamma
 
 POINTS = Grid((0.0,), (1.0,), (13,)).points()
 

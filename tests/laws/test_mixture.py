@@ -19,6 +19,7 @@ from tests.laws.conftest import (
     student_fields,
     two_fields,
 )
+from uqsonet.fields.cloud import Point
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import law_of, mixture
 from uqsonet.laws.bases import SINGLE_PRECISION
@@ -269,3 +270,13 @@ def test_smooth_spectra_are_told_apart_and_new_fields_have_their_rest() -> None:
     training = float(sample.remainder[::4].square().mean())
     assert training < 0.75 * float(left.square().mean())
     assert float(rest.square().mean()) == pytest.approx(float(left.square().mean()), rel=0.1)
+
+
+def test_clusters_that_all_inputs_do_not_have_give_way_to_one() -> None:
+    """Numbers of which half stand at an end: clusters of some of them shrink to it with others."""
+    kappa = np.clip(np.exp(np.random.default_rng(0).standard_normal((80, 1))), 0, 1)
+    sample = input_sample(model_of(kappa, 1, Point()), functions_of(kappa, Point()))
+    (law,) = MixtureLaw.fit(sample, 0)
+    weights = law.clusters.log_weights.exp().sum(1)
+    mean = (weights[:, None] * law.clusters.means).sum(0)
+    assert float(mean) == pytest.approx(float(sample.coefficients.mean()), abs=0.05)

@@ -15,10 +15,10 @@ from scipy.stats import norm
 from uqsonet.errors import ConfigError, NoUncertaintyError, ObservationError
 from uqsonet.networks.attention import gaussian_kl
 from uqsonet.networks.attention_networks import scaled_squared_error
+from uqsonet.networks.config import AttentionNetwork
 from uqsonet.operator.base import build_model
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.runs.functions import Functions
-from uqsonet_study.config import AttentionNetwork
 from uqsonet_study.ensemble import DeepEnsemble
 from uqsonet_study.problems import get_problem
 

@@ -16,9 +16,11 @@ from tests.training.test_linear_gaussian import (
 )
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.networks.attention_prior import LearnedPosterior
+from uqsonet.networks.config import AttentionPriorNetwork
 from uqsonet.operator.base import build_model
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet.runs.functions import Functions
-from uqsonet_study.config import AttentionPriorNetwork, TrainingConfig, load_config
+from uqsonet_study.loading import load_config
 from uqsonet_study.problems import get_problem
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]

@@ -13,6 +13,7 @@ import torch
 from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.gauss.gaussian import condition, covariance_root
+from uqsonet.networks.config import KarhunenLoeveSetNetwork
 from uqsonet.operator import closed_form as random_operator
 from uqsonet.operator.base import build_model
 from uqsonet.operator.baselines import Cokriging
@@ -23,10 +24,11 @@ from uqsonet.operator.closed_form import (
     standardised_residuals,
     unexplained,
 )
+from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet.runs.functions import Functions
-from uqsonet.sensors.sensors import checked_sensors
-from uqsonet_study.config import KarhunenLoeveNetwork, KarhunenLoeveSetNetwork, TrainingConfig
+from uqsonet.sensors.sensors import Sensors, checked_sensors
 from uqsonet_study.problems import get_problem
 
 PLACES, VALUES = [[-0.6], [0.1], [0.55]], [1.4, 2.0, 0.8]
@@ -181,6 +183,28 @@ def test_the_embedding_is_mean_and_variance_of_the_dense_posterior(vidon, noise_
     gain = torch.linalg.solve(rows @ rows.T + level * torch.eye(3).double(), rows).T
     expected = torch.cat([gain @ residual, 1 - (gain * rows.T).sum(1)])
     assert (h - expected).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.3])
+@pytest.mark.parametrize("name", ["diffusion1d", "toy_linear"])
+def test_sensors_on_the_grid_have_the_embedding_of_sensors_anywhere(name, noise_std):
+    """The toy is of rank 2: modes leave nothing out, and exact sensors see two numbers."""
+    problem = get_problem(name)
+    kappa, u = problem.sample(np.random.default_rng(3), 600)
+    u = u[:, problem.training_grid()[1]]
+    functions = Functions(problem.fields, "training", kappa, u)
+    modes = 2 if name == "toy_linear" else 256
+    network = KarhunenLoeveSetNetwork(input_modes=modes, output_modes=2, branch=[8])
+    model = build_model("vidon", problem.fields, network, noise_std)
+    with torch.no_grad():
+        model.fit_constants(functions)
+    generator = torch.Generator().manual_seed(4)
+    index = torch.rand(50, problem.grid.size, generator=generator).argsort(1)[:, :5]
+    mask = torch.arange(5) < torch.arange(50)[:, None] % 5 + 1
+    x, y = problem.fields.input.read(kappa[:50], index)
+    found, expected = model.embed_on_grid(index, y, mask), model.embed(Sensors(x, y, mask))
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(model.embed_on_grid(index[4::5], y[4::5], None), found[4::5])
 
 
 def test_vidon_learns_a_mean_that_no_linear_predictor_has():

@@ -22,8 +22,8 @@ from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
-from uqsonet_study.config.networks import KarhunenLoeveFieldNetwork, MethodConfig
-from uqsonet_study.field_operator import FieldNetwork, KarhunenLoeveFieldModel
+from uqsonet_study.beyond.field_operator import FieldNetwork, KarhunenLoeveFieldModel
+from uqsonet_study.settings import KarhunenLoeveFieldNetwork, Method
 
 SQUARE = Grid((0.0, 0.0), (1.0, 1.0), (12, 12))
 
@@ -50,7 +50,7 @@ def trained(config: KarhunenLoeveNetwork, data: Functions, steps: int) -> Karhun
     training = TrainingConfig(
         iterations=steps, batch_size=50, learning_rate=5e-3, schedule="cosine"
     )
-    trial = Trial("uqsonet", MethodConfig(network=config, training=training), 0.0, 0, 1)
+    trial = Trial("uqsonet", Method(network=config, training=training), 0.0, 0, 1)
     trainer = Trainer(trial, data)
     for step in range(steps):
         trainer.step(step)
@@ -153,6 +153,6 @@ def test_the_library_knows_it_by_an_entry_point(monkeypatch):
     points = [EntryPoint(name, value, "uqsonet.networks") for name, value in stated.items()]
     monkeypatch.delitem(base.REGISTRY, ("uqsonet", "karhunen_loeve_field"))
     monkeypatch.setattr(base, "entry_points", lambda group: points)
-    monkeypatch.delitem(sys.modules, "uqsonet_study.field_operator")
+    monkeypatch.delitem(sys.modules, "uqsonet_study.beyond.field_operator")
     kind = base.model_type("uqsonet", "karhunen_loeve_field")
     assert kind.config_type is KarhunenLoeveFieldNetwork

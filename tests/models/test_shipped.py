@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import uqsonet
-from benchmarks.shipped_references import FILE
+from tests.models.references import FILE
 from uqsonet.errors import DataError
 from uqsonet.operator.file import load, read_weights, shipped, weight_path
+from uqsonet_study import problems
 from uqsonet_study.problems import get_problem
 
 BOUNDS = {
@@ -88,3 +89,13 @@ def test_what_exists_under_a_name_comes_first(tmp_path, monkeypatch):
         uqsonet.load("poisson2d")
     Path("poisson2d/one.safetensors").touch()
     assert weight_path("poisson2d") == Path("poisson2d/one.safetensors")
+
+
+def test_weights_load_without_the_file_of_a_problem(monkeypatch):
+    """A model knows its fields: the name of a problem that nobody has is no obstacle."""
+    monkeypatch.setattr(problems, "get_problem", None)
+    monkeypatch.setattr(problems, "problem_names", list)
+    for name in ("diffusion1d", "poisson2d"):
+        model = uqsonet.load(name)
+        mean = model.condition(model.fields.input.grid.points()[[3, -4]], [0.9, 1.1]).mean()
+        assert mean.shape == (model.fields.output.grid.size,) and mean.isfinite().all()

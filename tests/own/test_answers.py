@@ -12,8 +12,8 @@ import torch
 
 import uqsonet
 from tests.own.conftest import Linear, quiet
-from uqsonet import Emulator, FieldPosterior, Runs
-from uqsonet.errors import ObservationWarning
+from uqsonet import Emulator, FieldPosterior, Runs, WeightedPoints
+from uqsonet.errors import ObservationError, ObservationWarning
 
 LAW = Linear()
 PLACES = LAW.points[[3, 40, 77, 120]]
@@ -82,6 +82,65 @@ def test_sensors_of_every_kind_are_the_same_sensors(
     for both in (linear.condition(two), linear.condition([frame, (PLACES[:2], VALUES[:2])])):
         assert both.mean().shape == (2, 150)
         np.testing.assert_allclose(both.mean(), [answer.mean(), short], atol=1e-10)
+
+
+def test_columns_of_places_go_by_name(linear: Emulator, answer: FieldPosterior) -> None:
+    swapped, other = pd.DataFrame(PLACES, columns=["x", "y"])[["y", "x"]], np.eye(4)
+    weighted = WeightedPoints(swapped, other), VALUES
+    batch, mask = np.stack([VALUES, 2 * VALUES]), np.ones((2, 4), dtype=bool)
+    for posterior in (
+        linear.condition(swapped, VALUES),
+        linear.condition((swapped, VALUES)),
+        linear.condition(a=(swapped, VALUES)),
+        linear.condition([(swapped, VALUES)]),
+        linear.condition(swapped.set_index(["y", "x"]), VALUES),
+        linear.condition(swapped, batch, mask),
+        linear.condition(*weighted),
+        linear.condition(a=weighted),
+    ):
+        first = np.atleast_2d(posterior.mean())[0]
+        np.testing.assert_allclose(first, answer.mean(), atol=1e-10)
+    given = linear.place(1, given=(swapped, VALUES))
+    np.testing.assert_array_equal(given.places, linear.place(1, given=(PLACES, VALUES)).places)
+    for name in ("one", "value"):
+        with pytest.raises(ObservationError, match=rf"columns y, x, {name}; .*\(x, y\) and no"):
+            linear.condition(swapped.assign(**{name: 1.0}), VALUES)
+
+
+TABLE = pd.DataFrame(np.eye(4))
+STRANGE = pd.DataFrame(PLACES, columns=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda m: m.condition(STRANGE, VALUES), "locations: columns a, b; .*coordinates of a"),
+        (lambda m: m.condition(a=(STRANGE, VALUES)), "locations: columns a, b; .*coordinates of a"),
+        (lambda m: m.condition(WeightedPoints(STRANGE, np.eye(4)), VALUES), "points: columns a, b"),
+        (lambda m: m.condition(WeightedPoints(PLACES, TABLE), VALUES), r"weights: a table \(0, 1"),
+        (lambda m: m.condition(PLACES, TABLE), r"values: a table \(0, 1, 2, 3\)"),
+        (lambda m: m.condition(PLACES, VALUES, TABLE > 0), r"mask: a table \(0, 1, 2, 3\)"),
+        (lambda m: m.condition(PLACES, VALUES, noise_std=TABLE), r"noise_std: a table \(0, 1"),
+        (lambda m: m.place(1, avoid=STRANGE), "avoid: no column 'x'; .* need x, y, there are a, b"),
+        (lambda m: m.condition(PLACES, VALUES).plot(truth=(STRANGE, VALUES)), "no column 'x'"),
+    ],
+)
+def test_columns_that_have_no_name_here_are_refused(linear: Emulator, ask, message) -> None:
+    with pytest.raises(ObservationError, match=message):
+        ask(linear)
+
+
+@pytest.mark.parametrize("noise", [1e6, 1e30])
+def test_a_sensor_that_its_noise_switches_off_leaves_exact_ones_exact(
+    linear: Emulator, noise: float
+) -> None:
+    levels = np.array([0.0, noise, 0.0, 0.0])
+    for field in ("a", "p"):
+        found = quiet(linear, **{field: (PLACES, VALUES, levels)})
+        alone = quiet(linear, **{field: (PLACES[levels == 0], VALUES[levels == 0])})
+        for one, other in ((found["a"], alone["a"]), (found["p"], alone["p"])):
+            np.testing.assert_allclose(one.mean(), other.mean(), atol=1e-6)
+            np.testing.assert_allclose(one.std(), other.std(), atol=1e-6)
 
 
 def test_noise_is_the_same_however_it_is_stated(linear: Emulator, answer: FieldPosterior) -> None:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import uqsonet
 from tests.own.conftest import Linear, waves
 from uqsonet import Emulator, Runs
-from uqsonet.errors import DataError, TrainingError
+from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.fields.grid import Grid
+from uqsonet.fitting import choose_law
 from uqsonet.fitting import fit as fitting
 from uqsonet.operator.base import OperatorModel
 from uqsonet.operator.train import Skills, Trainer
@@ -100,6 +101,17 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: 
     assert again == expected, "a finished fit is read, not trained again"
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_fit_on_a_gpu_answers_as_one_on_a_cpu() -> None:
+    """Its batches are others, as its generator is, but not what they teach."""
+    places, values = LINE[[2, 5, 9]], smooth(1, 9)[0, [2, 5, 9]]
+    on_cpu, on_gpu = (squares(MINUTES, device=device) for device in ("cpu", "cuda"))
+    assert on_gpu.card["recipe"]["branch"] == "linear and perceptron"
+    one, two = (m.condition(places, values) for m in (on_cpu, on_gpu))
+    assert np.abs(one.mean() - two.mean()).max() < 0.1 * np.abs(one.mean()).max()
+
+
 def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
 
@@ -109,6 +121,30 @@ def test_the_folder_of_another_fit_is_not_continued(tmp_path: Path) -> None:
     squares(MINUTES, state=state)
     found, fresh = (saved(squares(MINUTES, 5, state=s), tmp_path) for s in (state, None))
     assert found == fresh
+
+
+@pytest.mark.parametrize("name", ["choice-0.safetensors", "choice-0.state", "final.safetensors"])
+def test_files_of_others_are_not_overwritten(name: str, tmp_path: Path) -> None:
+    state, model = tmp_path / "state", squares()
+    state.mkdir()
+    model.save(tmp_path / "model.safetensors")
+    before = (tmp_path / "model.safetensors").read_bytes()
+    (state / name).write_bytes(before)
+    with pytest.raises(DataError, match=f"{name}: in the way of a training"):
+        squares(MINUTES, state=state)
+    fitting.remove_trainings(state)
+    assert {path.name: path.read_bytes() for path in state.iterdir()} == {name: before}
+
+
+def test_a_number_of_two_kinds_is_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose_law, "NAMES", ("gaussian", "family"))  # others take seconds
+    z = np.random.default_rng(0).standard_normal(100)
+    k = z / 5 + np.sign(z)
+    u = k[:, None] * (1 + LINE)
+    model = uqsonet.fit(Runs({"k": k}, {"u": u}), 0, sensors=[1], bar=False)
+    np.testing.assert_allclose(model.condition([0.5], k[:1]).mean(), u[0], atol=1e-4)
+    with pytest.raises(ConfigError, match="'family' does not fit these inputs: they are single"):
+        uqsonet.fit(Runs({"k": k}, {"u": u}), 0, sensors=[1], bar=False, law="family")
 
 
 @given(size=st.integers(20, 5000), seed=st.integers(0, 1000))

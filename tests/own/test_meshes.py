@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -260,3 +261,12 @@ def test_a_mesh_with_fewer_lines_than_it_says_is_refused_at_once(tags: str, tmp_
     path.write_text("\n".join(lines))
     with pytest.raises(DataError, match=r"a\.msh: not a readable mesh"):
         uqsonet.open_runs([path], "k", "k")
+
+
+def test_points_of_runs_in_a_table_go_by_name() -> None:
+    points = np.random.default_rng(3).random((30, 2))
+    table, values = pd.DataFrame(points, columns=["x", "y"]), smooth(points)
+    found = FieldRuns.of(values, table[["y", "x"]]).domain.points().numpy()
+    np.testing.assert_array_equal(found, points)
+    with pytest.raises(DataError, match="points: columns lon, lat; a table of points has x, y"):
+        FieldRuns.of(values, table.set_axis(["lon", "lat"], axis=1))

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -50,6 +51,15 @@ def test_answers_are_those_of_the_model(fitted, rows):
     assert fitted.score(X, y) > 0.99  # six readings of a field of rank six
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict(X), mean)
+
+
+def test_places_in_a_table_go_by_name(fitted, rows):
+    X, y = rows[0][:300], rows[1][:300]
+    table = pd.DataFrame(PLACES, columns=["x", "y"])[["y", "x"]]
+    again = UQSONetRegressor(table, Linear().points).fit(X, y)
+    sensors = again.emulator_.condition(table, X[0]).sensors.locations[0].numpy()
+    np.testing.assert_array_equal(sensors, PLACES)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
 def test_it_works_with_the_tools_of_scikit_learn(rows):

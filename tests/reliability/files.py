@@ -13,23 +13,21 @@ import torch
 import xarray
 
 import uqsonet
+from uqsonet.errors import UQSONetError
 from uqsonet.operator.base import build_model
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.file import load, read_weights, write_weights
 from uqsonet.operator.progress import Progress, save_checkpoint
-from uqsonet_study.config import (
-    KarhunenLoeveNetwork,
-    MethodConfig,
-    ProblemConfig,
-    ReferenceConfig,
-    SensorsConfig,
-    TrainingConfig,
-)
-from uqsonet_study.layouts import generate_layouts
+from uqsonet.operator.settings import TrainingConfig
+from uqsonet.runs.functions import SPLITS
+from uqsonet_study.layouts import generate_layouts, load_layouts
 from uqsonet_study.parts import PartStore, cut
 from uqsonet_study.problems import get_problem
+from uqsonet_study.reference.files import load_sets
 from uqsonet_study.references import compute_reference
+from uqsonet_study.settings import Layout, Method, ReferenceConfig, Sizes
 from uqsonet_study.simulation import simulate, simulate_shard
-from uqsonet_study.storage import ArrayFile, array_kind, write_arrays
+from uqsonet_study.storage import ArrayFile, array_kind, load_functions, write_arrays
 
 NAME, SEED = "diffusion1d", 5
 Meta = dict[str, Any]
@@ -39,11 +37,11 @@ Arrays = dict[str, np.ndarray]
 def make_files(folder: Path) -> None:
     """Write the files of a run, and what people bring: runs in three formats and sensors."""
     folder.mkdir(parents=True)
-    pairs = ProblemConfig(training=30, validation=3, test=3, shard=10)
+    pairs = Sizes(training=30, validation=3, test=3, shard=10)
     simulate(NAME, pairs, SEED, folder / "f.h5")
-    generate_layouts(NAME, SensorsConfig(counts=[1, 3], pool=20), SEED, 3, 3, folder / "s.h5")
+    generate_layouts(NAME, Layout(counts=[1, 3], pool=20), SEED, 3, 3, folder / "s.h5")
     sources = folder / "f.h5", folder / "s.h5", "validation", "validation"
-    few = ReferenceConfig(sets=2, reference_samples=20)
+    few = ReferenceConfig(sets=2, samples=20)
     compute_reference(*sources, few, 0.0, SEED, folder / "r.h5")
     problem = get_problem(NAME)
     kappa, u = (field.float().numpy() for field in simulate_shard(problem, SEED, "test", 0, 10))
@@ -107,7 +105,7 @@ def make_weights(folder: Path) -> None:
     meta = {
         "method": "uqsonet",
         "fields": fields.as_dict(),
-        "config": MethodConfig(network=network, training=training).model_dump(mode="json"),
+        "config": Method(network=network, training=training).model_dump(mode="json"),
         "noise_std": 0.0,
         "trials": [0, 1],
     }
@@ -118,7 +116,7 @@ def make_weights(folder: Path) -> None:
     state = {f"parameter/{n}": p for n, p in model.named_parameters()}
     state |= {f"adam/step/{n}": torch.tensor(2.0) for n in parameters}
     progress = Progress(1, 0.5, [{"trial": 0}])
-    save_checkpoint(folder / "c.safetensors", meta, state, torch.Generator(), progress)
+    save_checkpoint(folder / "c.safetensors", meta, state, [torch.Generator()], progress)
 
 
 def content(path: Path) -> tuple[str, Meta, Arrays]:
@@ -129,6 +127,28 @@ def content(path: Path) -> tuple[str, Meta, Arrays]:
     kind = array_kind(path)
     with ArrayFile(path, kind) as file:
         return kind, copy.deepcopy(file.meta), {name: file.read(name) for name in file.names()}
+
+
+def refusal(path: Path) -> str | None:
+    """Return why a file of this project is refused by those who read it, None where it is not."""
+    try:
+        kind, meta, _ = content(path)
+        if kind == "weights" and "identity" not in meta:
+            load(path)
+            for trial in meta["trials"]:
+                load(path, trial)
+            if {"emulator", "card"} & set(meta):
+                str(uqsonet.load(path))
+        elif kind == "reference":
+            load_sets(path)
+        elif kind == "sensors":
+            load_layouts(path, "test")
+        elif kind == "functions":
+            for split in SPLITS:
+                list(load_functions(path, split).blocks(300))
+    except UQSONetError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return None
 
 
 def rewrite(path: Path, kind: str, meta: Meta, arrays: Arrays) -> None:

@@ -1,6 +1,6 @@
 """Thousands of random calls: every answer is finite, or the call is refused by one of our errors.
 
-    python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv     (make fuzz)
+    python -m tests.reliability.fuzz_calls --count 3000 --log results/fuzz-calls.csv  (make attack)
 
 Places, values, noise, sizes and levels are usual numbers, but for one kind of them, or all: those
 may be of any size, or things that are no numbers.

@@ -1,6 +1,6 @@
 """Damage and forge thousands of files of every kind: each is refused by name, or can be read.
 
-    python -m tests.reliability.fuzz_files --count 20000 --log results/fuzz-files.csv   (make fuzz)
+    python -m tests.reliability.fuzz_files --count 20000 --log results/fuzz-files.csv  (make attack)
 
 `count` is that of each reader: npz, HDF5, NetCDF, Zarr, CSV, meshes, weights, arrays of the study.
 A log that is there is continued. Runs and sensors of other people have no checksums, so that damage
@@ -31,12 +31,11 @@ import pytest
 
 import uqsonet
 from tests.reliability import fuzz
-from tests.reliability.files import content, make_files, make_zarr
+from tests.reliability.files import content, make_files, make_zarr, refusal
 from tests.reliability.forging import forge, leaked
 from uqsonet.errors import UQSONetError
 from uqsonet.runs import field_runs, guard, stored
 from uqsonet.runs.contents import contents
-from uqsonet_study.check import check_path
 
 FINE = ("refused", "equal", "read")
 BATCH, MEMORY, SECONDS, MEGABYTES = 250, 8 << 30, 20, 1000
@@ -76,7 +75,7 @@ def outcome(good: Path, bad: Path, large: bool = False) -> str:
     """Return what comes of reading a damaged file, with `large` as if its arrays were large."""
     try:
         if bad.suffix in (".h5", ".safetensors"):
-            if next(check_path(bad))[1] is not None:
+            if refusal(bad) is not None:
                 return "refused"
             return "equal" if bare(bad) == bare(good) else "read, but it differs"
         if bad.suffix == ".csv":

@@ -1,19 +1,17 @@
-"""Damaged configurations, calls and files in short; `make fuzz` makes thousands."""
+"""Damaged calls and files in short; `make attack` makes thousands."""
 
 from collections import Counter
 from types import ModuleType
 
 import pytest
 
-from tests.reliability import fuzz_calls, fuzz_config, fuzz_files
+from tests.reliability import fuzz_calls, fuzz_files
 
 
 @pytest.mark.parametrize(
     ("fuzzer", "count"),
     [
-        (fuzz_config, 100),
         (fuzz_calls, 60),
-        pytest.param(fuzz_config, 500, marks=pytest.mark.fuzz),
         pytest.param(fuzz_calls, 500, marks=pytest.mark.fuzz),
         pytest.param(fuzz_files, 500, marks=pytest.mark.fuzz),
     ],

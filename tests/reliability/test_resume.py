@@ -12,13 +12,15 @@ import torch
 
 from tests.conftest import DataFiles
 from tests.reliability import kill
-from uqsonet.errors import DataError, TrainingError
+from uqsonet.errors import TrainingError
 from uqsonet.operator import train as loop
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.file import read_weights
 from uqsonet.operator.progress import Progress, save_checkpoint
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Optimiser
-from uqsonet_study.config import JobsConfig, KarhunenLoeveNetwork, MethodConfig, TrainingConfig
-from uqsonet_study.training import TrainingJob, lower_rate, train
+from uqsonet_study.settings import Jobs, Method
+from uqsonet_study.training import TrainingJob, train
 
 
 @pytest.mark.kill
@@ -44,11 +46,11 @@ def training(
     network = KarhunenLoeveNetwork(input_modes=2, output_modes=2, branch=[8])
     options = {"iterations": 20, "batch_size": 20, "learning_rate": 1e-3, "validate_every": 10}
     chosen = TrainingConfig(**options, schedule="cosine", average_decay=0.9)
-    method = MethodConfig(network=network, training=chosen)
+    method = Method(network=network, training=chosen)
     job = TrainingJob("uqsonet", "diffusion1d", method, 0.0, 1, 400, 4, *files, "code")
     outputs = folder / "w.safetensors", folder / "w.csv", folder / "state"
     try:
-        train(job, JobsConfig(checkpoint_minutes=minutes), *outputs)
+        train(job, Jobs(checkpoint_minutes=minutes), *outputs)
     except TrainingError as error:
         sys.exit(str(error))
     finally:
@@ -103,7 +105,7 @@ def test_what_is_saved_is_at_most_as_old_as_configured(
 
 def checkpoint(path: Path, state: dict[str, torch.Tensor]) -> None:
     identity = {"config": {"training": {"learning_rate": 0.1}}}
-    save_checkpoint(path, identity, state, torch.Generator(), Progress(7, 1.0, []))
+    save_checkpoint(path, identity, state, [torch.Generator()], Progress(7, 1.0, []))
 
 
 def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path: Path) -> None:
@@ -113,21 +115,7 @@ def test_a_state_that_is_not_finite_does_not_replace_the_last_good_one(tmp_path:
         checkpoint(path, {"parameter/w": torch.tensor([float("nan")])})
     checkpoint(path, {"parameter/w": torch.ones(2)})
     before = path.read_bytes()
-    message = r"parameter/w is not finite at iteration 7.*lower-rate"
+    message = "parameter/w is not finite at iteration 7"
     with pytest.raises(TrainingError, match=message):
         checkpoint(path, {"parameter/w": torch.tensor([1.0, float("nan")])})
     assert path.read_bytes() == before
-
-
-def test_a_checkpoint_goes_on_at_a_lower_rate_and_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "state.safetensors"
-    checkpoint(path, {"parameter/w": torch.ones(2)})
-    assert lower_rate(path, 0.01) == (7, 0.1)
-    _, meta = read_weights(path)
-    assert meta["identity"]["config"]["training"]["learning_rate"] == 0.01
-    assert meta["earlier_rates"] == [[7, 0.1]]
-    with pytest.raises(TrainingError, match="a lower one is asked for"):
-        lower_rate(path, 0.02)
-    write_weights(path, {"parameter/w": torch.ones(1)}, {"method": "uqsonet"})
-    with pytest.raises(DataError, match="not a checkpoint"):
-        lower_rate(path, 0.001)

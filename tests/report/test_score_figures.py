@@ -1,8 +1,7 @@
-"""Figures of scores and logs: every point is where the numbers say."""
+"""Figures of scores: every point is where the numbers say."""
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from tests.report.conftest import make_config, make_summary, overlay, whole_config
-from uqsonet.errors import ConfigError, DataError
-from uqsonet_study.config import BASELINES
-from uqsonet_study.pipeline import Plan, flat
-from uqsonet_study.report.figures import calibration, compare, learning, placement, training
+from tests.report.conftest import make_summary, whole_study, write_summaries
+from uqsonet_study import BASELINES
+from uqsonet_study.report.captions import FIGURES, TABLES, figure_caption, table_caption
+from uqsonet_study.report.figures import calibration, compare
 from uqsonet_study.report.figures.style import styled
-from uqsonet_study.report.place_scores import STRATEGIES
 
 METRICS = ("err_mean", "err_std")
 
@@ -41,7 +38,7 @@ def of(summary: pd.DataFrame, experiment: str, method: str, metric: str, m: int 
 
 def whole_summary() -> pd.DataFrame:
     """The default run with distances, and with shares of truths at ten ranks."""
-    summary = make_summary(whole_config())
+    summary = make_summary(whole_study(Path()))
     spread = summary[summary["metric"].eq("mean_std")]
     learned = spread[spread["method"].ne("reference")]
     ranks = [learned.assign(metric=f"rank_{k + 1}", value=0.055 + 0.01 * k) for k in range(10)]
@@ -49,15 +46,19 @@ def whole_summary() -> pd.DataFrame:
     return pd.concat([summary, spread.assign(metric="w2"), gaussian, *ranks], ignore_index=True)
 
 
-def drawn(kind: Any, name: str, path: Path, summary: pd.DataFrame, **more: Any) -> Figure:
-    config = overlay("learning") if kind is learning else whole_config()
-    summary.to_csv(path / "summary.csv", index=False)
+def drawn(kind: Any, name: str, root: Path) -> Figure:
+    study = whole_study(root)
+    write_summaries(study, whole_summary())
     with styled():
-        return kind.draw(config, name, {"summaries": [str(path / "summary.csv")]} | more)
+        return kind.draw(study, name)
 
 
-def draw_sweeps(folder: Path, name: str = "1d-pde-compare") -> Figure:
-    return drawn(compare, name, folder, whole_summary())
+def draw_sweeps(root: Path, name: str = "1d-pde-compare") -> Figure:
+    return drawn(compare, name, root)
+
+
+def draw_calibration(root: Path) -> Figure:
+    return drawn(calibration, "calibration", root)
 
 
 def test_sweeps_are_those_of_the_summary(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_sweeps_are_those_of_the_summary(tmp_path: Path) -> None:
         bars = [b for b in axes.collections if isinstance(b, LineCollection)]
         lengths = np.concatenate([np.ptp(b.get_segments(), axis=1)[:, 1] for b in bars])
         errors_of = (of(summary, "diffusion1d_size", "uqsonet", e, m) for e in METRICS)
-        pm = pd.concat([found["pm"].dropna() for found in errors_of])  # the largest: one trial
+        pm = pd.concat([found["pm"].dropna() for found in errors_of])
         np.testing.assert_allclose(sorted(lengths), sorted(200 * pm))
     heights = [bar.get_height() for bar in spread.patches]
     found = [of(summary, "diffusion1d", m, "mean_std") for m in ("reference", "uqsonet")]
@@ -83,13 +84,9 @@ def test_sweeps_are_those_of_the_summary(tmp_path: Path) -> None:
     assert len(draw_sweeps(tmp_path, "1d-sde-compare").subfigs) == 1
 
 
-def draw_calibration(folder: Path) -> Figure:
-    return drawn(calibration, "calibration", folder, whole_summary())
-
-
 def test_calibration_shows_shares_and_misses(tmp_path: Path) -> None:
     figure, summary = draw_calibration(tmp_path), whole_summary()
-    shown = whole_config().figures["calibration"].experiments
+    shown = whole_study(tmp_path).config.figures["calibration"].shown
     for experiment, ranks, bands in zip(shown, figure.axes[:5], figure.axes[5:], strict=True):
         bars = [bar.get_height() for bar in ranks.containers[0]]
         assert bars == pytest.approx([0.055 + 0.01 * k for k in range(10)])
@@ -99,102 +96,11 @@ def test_calibration_shows_shares_and_misses(tmp_path: Path) -> None:
             require_line(bands, found["sensors"], 100 * found["value"] - level)
 
 
-def draw_learning(folder: Path) -> Figure:
-    """Draw the costs of learning; an iteration of any training takes 6 ms, a law 30 s."""
-    config = overlay("learning")
-    runs = Plan(config).runs(config.figures["learning"])  # type: ignore[arg-type]
-    for run in runs:
-        steps = config.method_of(run["case"], "uqsonet").training.iterations
-        for kind, seconds in (("training", [0.003 * steps, 0.006 * steps]), ("laws", [0.0, 30.0])):
-            run[kind] = [str(folder / log.replace("/", "_")) for log in run[kind]]
-            for log in run[kind]:
-                pd.DataFrame({"trial": 0, "seconds": seconds}).to_csv(log, index=False)
-    return drawn(learning, "learning", folder, make_summary(config), runs=runs)
-
-
-def test_learning_holds_the_errors_of_its_rows_and_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figure, summary = draw_learning(tmp_path), make_summary(overlay("learning"))
-    places = product(("sizes", "budgets"), METRICS, (1, 4, 10))
-    lines = ("learned", "uqsonet", (1, 2, 4, 8, 16), 0), ("known", "mixture", (1, 2, 6), 30)
-    for axes, (row, metric, m) in zip(figure.axes, places, strict=True):
-        for kind, method, thousands, seconds in lines:
-            if row == "sizes":
-                found = of(summary, f"diffusion1d_sizes_{kind}", method, metric, m)
-                assert found["training"].tolist() == [1000, 3000, 10000, 30000, 100000]
-                require_line(axes, found["training"], 100 * found["value"])
-                continue
-            names = [f"diffusion1d_{kind}_{k}" for k in thousands]
-            values = [of(summary, name, method, metric, m)["value"].item() for name in names]
-            minutes = [(6 * k + seconds) / 60 for k in thousands]
-            require_line(axes, minutes, 100 * np.array(values))
-    made = flat(Plan(overlay("learning")).figure_files("learning"))
-    folders = Counter(Path(file).parts[2] for file in made)
-    assert folders["train"] == 18 - 2 and folders["summary"] == 10 and folders["law"]
-    monkeypatch.setattr(learning, "LOOKS", learning.LOOKS[:3])
-    with pytest.raises(DataError, match="4 lines, at most 3"):
-        draw_learning(tmp_path)
-
-
-def test_a_wrong_declaration_of_learning_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "extra.yaml"
-    for change, words in (
-        ("sizes: [diffusion1d_learned_2]", "diffusion1d_learned_2 has no sweep.training"),
-        ("budgets: [diffusion1d_sizes_known]", "diffusion1d_sizes_known has several cases"),
-        ("counts: [1, 11]", r"\[11\] not among experiments"),
-    ):
-        path.write_text(f"figures: {{learning: {{{change}}}}}\n")
-        with pytest.raises(ConfigError, match=words):
-            overlay("learning", path)
-
-
-def draw_places(folder: Path) -> Figure:
-    """Draw places by synthetic scores of all problems."""
-    config = overlay("placement")
-    cases = config.cases_of(config.figures["placement"].experiments)
-    places = product([case.problem for case in cases], STRATEGIES, (1, 4))
-    scores = pd.DataFrame(places, columns=pd.Index(["problem", "strategy", "sensors"]))
-    scores = scores.assign(std=1 / (1.0 + np.arange(len(scores))))
-    scores.to_csv(folder / "scores.csv", index=False)
-    with styled():
-        files = {"scores": [str(folder / "scores.csv")]}
-        return placement.draw(config, "placement", files)
-
-
-def test_places_are_drawn_by_strategy(tmp_path: Path) -> None:
-    figure = draw_places(tmp_path)
-    scores = pd.read_csv(tmp_path / "scores.csv").set_index(["problem", "strategy"])
-    for axes, problem in zip(figure.axes, scores.index.unique("problem"), strict=False):
-        for strategy in ("greedy", "random", "space_filling", "worst"):
-            line = scores.loc[(problem, strategy)]
-            require_line(axes, line["sensors"], line["std"])
-
-
-HEAD = "trial,iteration,seconds,learning_rate,loss,reconstruction,"
-
-
-def draw_training(folder: Path) -> Figure:
-    """Draw the losses and skills of two trials of one method and of a single row of another."""
-    logs = [folder / name for name in ("uqsonet/0.csv", "uqsonet/1.csv", "vidon/0.csv")]
-    for trial, log in enumerate(logs):
-        log.parent.mkdir(exist_ok=True)
-        rows = f"{trial},100,1,0.1,20,12,8,-3,0.1\n{trial},200,2,0,1,0.6,0.4,0.5,0.2\n"
-        log.write_text(f"{HEAD}kl,skill_mean_1,skill_std_1\n{rows}")
-    logs[-1].write_text(f"{HEAD}skill_mean_1,skill_mean_2\n0,10,1,0,-2,-2,0.1,0.3\n")
-    with styled():
-        return training.draw(make_config(), "e_1_training", {"logs": [str(log) for log in logs]})
-
-
-def test_training_shows_losses_and_skills(tmp_path: Path) -> None:
-    loss, mean, std, other = draw_training(tmp_path).axes[:4]
-    for terms in ((20, 1), (12, 0.6), (8, 0.4)):
-        require_line(loss, (100, 200), terms)
-    require_line(mean, (100, 200), (-3, 0.5))
-    require_line(std, (100, 200), (0.1, 0.2))
-    require_line(other, [10], [-2])
-    assert len(loss.lines) == 6  # two trials
-    for text in ("", "a,b\n1,2\n"):
-        (tmp_path / "x.csv").write_text(text)
-        with pytest.raises(DataError, match=r"x\.csv"):
-            training.draw(make_config(), "e_1_training", {"logs": [str(tmp_path / "x.csv")]})
+def test_captions_say_what_is_shown(tmp_path: Path) -> None:
+    study = whole_study(tmp_path)
+    for name, figure in study.config.figures.items():
+        assert figure_caption(study, name) == f"{', '.join(figure.shown)}. {FIGURES[figure.layout]}"
+    for name, table in study.config.tables.items():
+        assert table_caption(study, name).endswith(TABLES[table.layout])
+    small = whole_study(tmp_path, scale="smoke")
+    assert figure_caption(small, "calibration").startswith("SMOKE SCALE: diffusion1d, poisson2d")

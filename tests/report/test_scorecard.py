@@ -9,17 +9,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import keep, make_config, make_summary, whole_config
+from tests.report.conftest import (
+    EXPERIMENT,
+    make_study,
+    make_summary,
+    whole_study,
+    write_summaries,
+)
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Config
+from uqsonet_study import BASELINES
+from uqsonet_study.cases import Study
 from uqsonet_study.report.paper import paper_cells
 from uqsonet_study.report.scorecard import scorecard
 
 
-def write(summary: pd.DataFrame, config: Config, folder: Path) -> pd.DataFrame:
-    summaries = [keep(summary, folder / "summary.csv")] if len(summary) else []
-    scorecard(summaries, config, "run7", folder / "scorecard.csv")
-    return pd.read_csv(folder / "scorecard.csv")
+def write(study: Study, summary: pd.DataFrame) -> pd.DataFrame:
+    write_summaries(study, summary)
+    scorecard(study, "run7", study.root / "scorecard.csv")
+    return pd.read_csv(study.root / "scorecard.csv")
 
 
 def test_the_paper_has_142_cells() -> None:
@@ -35,15 +42,15 @@ def test_the_paper_has_142_cells() -> None:
 
 
 def test_the_default_run_fills_every_cell_with_its_own_numbers(tmp_path: Path) -> None:
-    config = whole_config()
-    summary = make_summary(config)
-    card = write(summary, config, tmp_path).fillna({"cut_line": ""})
+    study = whole_study(tmp_path)
+    summary = make_summary(study)
+    card = write(study, summary).fillna({"cut_line": ""})
     assert len(card) == 142 and not card["ours"].duplicated().any()
-    tables = [table for table in config.tables.values() if table.layout == "errors"]
+    tables = [table for table in study.config.tables.values() if table.layout == "errors"]
     shown = [e for table in tables for e in table.experiments]
     numbers = summary[summary["experiment"].isin(shown)]
     metric = numbers["metric"].str.partition("@")
-    problem = numbers["experiment"].map(lambda e: config.experiments[e].problem)
+    problem = numbers["case"].map(study.cases["problem"])
     numbers = numbers.assign(problem=problem, metric=metric[0], cut_line=metric[2])
     keys = ["problem", "noise_std", "sensors", "metric", "cut_line"]
     for label, method, columns in (
@@ -63,22 +70,22 @@ def test_the_default_run_fills_every_cell_with_its_own_numbers(tmp_path: Path) -
 
 
 def test_what_was_not_run_stays_empty(summary: pd.DataFrame, tmp_path: Path) -> None:
-    card = write(summary, make_config(), tmp_path)
+    card = write(make_study(tmp_path), summary)
     filled = card[card["ours"].notna()]
     assert len(card) == 142 and len(filled) == 6
     assert set(filled["table"]) == {"tab:1d-pde-error"} and (filled["trials"] == 2).all()
     assert (filled["recipe"] == "my_recipe").all() and (filled["run"] == "run7").all()
     assert card.loc[card["ours"].isna(), "ours":].isna().all(axis=None)
-    card = write(summary, make_config(experiment={"methods": ["uqsonet"]}), tmp_path)
+    card = write(make_study(tmp_path, experiment={"methods": ["uqsonet"]}), summary)
     vidon = card[(card["method"] == "vidon") & card["sensor_free"].notna()]
     assert len(vidon) == 2 and vidon["ours"].isna().all()
     for change in (
-        {"experiment": {"noise_std": 0.2}},
+        {"experiment": {"noise": 0.2}},
         {"experiment": {"evaluations": ["precise"]}},
         {"tables": {"other": {"layout": "errors", "experiments": ["e_1"]}}},
         {"tables": {"1d-pde-error": {"layout": "bands", "experiments": ["e_1"]}}},
     ):
-        assert write(summary, make_config(**change), tmp_path)["ours"].isna().all()
+        assert write(make_study(tmp_path, **change), summary)["ours"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -90,17 +97,18 @@ def test_what_was_not_run_stays_empty(summary: pd.DataFrame, tmp_path: Path) -> 
     ],
 )
 def test_missing_numbers_are_refused(
-    summary: pd.DataFrame, tmp_path: Path, rows: str, column: str, value: Any, message: str
+    study: Study, summary: pd.DataFrame, rows: str, column: str, value: Any, message: str
 ) -> None:
     summary.loc[summary.query(rows).index, column] = value
     with pytest.raises(DataError, match=message):
-        write(summary, make_config(), tmp_path)
-    assert not (tmp_path / "scorecard.csv").exists()
+        write(study, summary)
+    assert not (study.root / "scorecard.csv").exists()
 
 
 def test_two_claims_on_a_cell_are_refused(tmp_path: Path) -> None:
-    one = make_config().experiments["e_1"].model_dump()
     tables = {"1d-pde-error": {"layout": "errors", "experiments": ["e_1", "e_2"]}}
-    config = make_config(experiments={"e_1": one, "e_2": one}, tables=tables)
+    study = make_study(
+        tmp_path, experiments=dict.fromkeys(("e_1", "e_2"), EXPERIMENT), tables=tables
+    )
     with pytest.raises(DataError, match="e_1 and e_2 both claim"):
-        write(make_summary(config), config, tmp_path)
+        write(study, make_summary(study))

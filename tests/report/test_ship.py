@@ -9,54 +9,44 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from tests.test_config import BASE, ROOT
 from uqsonet.errors import DataError
 from uqsonet.operator.file import read_weights, shipped, write_weights
 from uqsonet_study import ship as shipping
-from uqsonet_study.cli import app, read_config
-from uqsonet_study.report.cards import OPERATORS, card
-from uqsonet_study.ship import ship, training_of
+from uqsonet_study.cases import Study
+from uqsonet_study.cli import app
+from uqsonet_study.loading import load_config
+from uqsonet_study.ship import OPERATORS, card, ship, training_of
 
-ROOT = Path(__file__).resolve().parents[2]
-CONFIG = read_config([ROOT / "config.yaml"])
+STUDY = Study(load_config(BASE))
 PUBLISHED = ROOT / "published"
 NAMES = ("diffusion1d", "poisson2d", "elliptic_sde1d")
 """In one dimension, in two, and with a part of u that no sensor tells."""
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is published, with logs of trainings under the names that files have now."""
-    folder = tmp_path_factory.mktemp("published")
-    for name in ("summary", "scorecard.csv", "provenance.json"):
-        (folder / name).symlink_to(PUBLISHED / name)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def results(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of results with trainings: the package's weights in their full form."""
     folder = tmp_path_factory.mktemp("results")
     for name in NAMES:
         tensors, meta = read_weights(shipped()[name])
         full = {key: t.float() if t.dtype == torch.half else t for key, t in tensors.items()}
-        path = folder / training_of(name, CONFIG)
+        path = folder / training_of(name, STUDY)
         path.parent.mkdir(parents=True)
         write_weights(path, full, {k: meta[k] for k in meta.keys() - {"card", "source"}})
-        earlier = (PUBLISHED / meta["source"]["file"]).with_suffix(".csv")
-        for place in (folder, published):
-            (place / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(earlier, (place / path.relative_to(folder)).with_suffix(".csv"))
+        log = training_of(name, STUDY).with_suffix(".csv")
+        shutil.copy(PUBLISHED / log, folder / log)
     return folder
 
 
 @pytest.fixture(scope="module")
-def made(results: Path, published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command makes of them, with a short comparison."""
     out = tmp_path_factory.mktemp("weights")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shipping, "SETS", 3)
         words = ["ship", str(results), "--config", str(ROOT / "config.yaml")]
-        words += ["--published", str(published), "--out", str(out)]
+        words += ["--published", str(PUBLISHED), "--out", str(out)]
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [str(out / f"{name}.safetensors") for name in NAMES]
@@ -89,24 +79,24 @@ def test_the_weights_of_the_package_are_made_again(name: str, made: Path) -> Non
 @pytest.mark.parametrize("name", OPERATORS)
 def test_cards_hold_what_is_published_now(name: str) -> None:
     _, meta = read_weights(shipped()[name])
-    again = card(name, CONFIG, PUBLISHED, meta)
+    again = card(name, STUDY, PUBLISHED, meta)
     assert {key: meta["card"][key] for key in again} == again
     # Published before files had the names that they have now.
-    assert Path(meta["source"]["file"]).parts[:2] == training_of(name, CONFIG).parts[:2]
+    assert Path(meta["source"]["file"]).parts[:2] == training_of(name, STUDY).parts[:2]
 
 
 def test_another_training_in_its_place_is_refused(results: Path, tmp_path: Path) -> None:
-    file = tmp_path / training_of("diffusion1d", CONFIG)
+    file = tmp_path / training_of("diffusion1d", STUDY)
     file.parent.mkdir(parents=True)
-    shutil.copy(results / training_of("poisson2d", CONFIG), file)
-    with pytest.raises(DataError, match="its header has problem 'poisson2d', expected 'diff"):
-        ship(CONFIG, tmp_path, PUBLISHED, tmp_path)
+    shutil.copy(results / training_of("poisson2d", STUDY), file)
+    with pytest.raises(DataError, match=r"training of .'poisson2d', .* expected .'diff"):
+        ship(STUDY, tmp_path, PUBLISHED, tmp_path)
 
 
 def test_scores_that_are_not_published_are_missed(results: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"summary/diffusion1d\.csv: no complete scores"):
-        ship(CONFIG, results, tmp_path, tmp_path)
-    assert ship(CONFIG, tmp_path, tmp_path, tmp_path) == []
+        ship(STUDY, results, tmp_path, tmp_path)
+    assert ship(STUDY, tmp_path, tmp_path, tmp_path) == []
 
 
 def test_factors_leave_out_no_more_than_the_tolerance() -> None:

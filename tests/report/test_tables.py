@@ -1,9 +1,8 @@
-"""Tables of every layout: right numbers in right cells, what is refused, how four of them look."""
+"""Tables of every layout: right numbers in right cells, and what is refused."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,20 +15,32 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.report.conftest import keep, make_config, make_summary, overlay, summary_of, whole_config
+from tests.report.conftest import (
+    EXPERIMENT,
+    make_scores,
+    make_study,
+    make_summary,
+    overlay,
+    whole_study,
+    write_scores,
+    write_summaries,
+)
+from tests.test_config import BASE
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Case, Config
-from uqsonet_study.pipeline import Plan, flat
-from uqsonet_study.report.law_scores import COLUMNS as LAW_COLUMNS
-from uqsonet_study.report.law_scores import law_name
+from uqsonet_study import BASELINES
+from uqsonet_study.beyond.scores import COLUMNS as LAW_COLUMNS
+from uqsonet_study.beyond.scores import law_name
+from uqsonet_study.cases import Row, Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.names import method_title
-from uqsonet_study.report.place_scores import COLUMNS as PLACE_COLUMNS
-from uqsonet_study.report.place_scores import STRATEGIES
+from uqsonet_study.report.summary import summarise
 from uqsonet_study.report.tables.write import all_tables, write_table
 
 NAME = "1d-pde-error"
-OVERLAYS = "ablation", "any-law", "placement"
-"""Tables that the default run does not have, but a file of `config/`."""
+OVERLAYS = {"ablation": "ablation", "any-law": "laws"}
+"""Table that the default run does not have -> the file of `config/` that has it."""
+
+NAMES = [*BASE["tables"], *OVERLAYS]
 
 ERRORS = {
     "1d-pde-error": (30, "10", "UQ-SONet", "errσ[u]", "8.35 ± 0.38"),
@@ -39,81 +50,65 @@ ERRORS = {
 }
 """Table of errors -> how many numbers the paper prints beside ours, and one of them."""
 
-BANDS = {"methods": ["deep_ensemble", "uqsonet"], "noise_std": 0.3, "recipe": "other"}
-ERROR = {"methods": ["vidon"], "sensors": {"counts": [1, 11]}}
-SNAPSHOTS = {
-    NAME: make_config(scale="smoke", experiment=ERROR),
-    "bands": make_config(
-        experiment=BANDS, tables={"bands": {"layout": "bands", "experiments": ["e_1"]}}
-    ),
-    "s": make_config(tables={"s": {"layout": "scores", "experiments": ["e_1"]}}),
-    "costs": make_config(tables={"costs": {"layout": "costs", "experiments": ["e_1"]}}),
-}
-"""Tables that are compared as a whole -> their configurations."""
 
-
-def config_of(name: str) -> Config:
-    """Return a configuration that declares a table."""
-    return overlay(name.replace("-", "_")) if name in OVERLAYS else whole_config()
-
-
-def write(config: Config, folder: Path, name: str = NAME, **given: Any) -> pd.DataFrame:
-    """Write a table from what is given, or else from synthetic inputs; returns its numbers."""
-    folder.mkdir(parents=True, exist_ok=True)
-    given = inputs_of(config, name, folder) | given if name in config.tables else given
-    write_table(name, config, given, folder)
+def write(study: Study, name: str = NAME) -> pd.DataFrame:
+    """Write a table from what lies where the study looks for it; returns its numbers."""
+    folder = study.root / "tables"
+    write_table(name, study, folder)
     return pd.read_csv(folder / f"{name}.csv")
 
 
-def inputs_of(config: Config, name: str, folder: Path) -> dict[str, Any]:
-    """Return what the jobs before it hand to a table."""
-    table = config.tables[name]
+def made(study: Study, name: str = NAME) -> pd.DataFrame:
+    """Write a table from synthetic inputs."""
+    write_inputs(study, name)
+    return write(study, name)
+
+
+def write_inputs(study: Study, name: str) -> None:
+    """Write what the jobs before a table leave for it."""
+    table = study.config.tables[name]
+    cases = study.of(table.experiments)
     if table.layout in ("errors", "bands", "scores"):
-        return {"summaries": [keep(make_summary(config), folder / f"{name}-summary.csv")]}
-    cases = config.cases_of([e for e in table.experiments if e in config.selected])
+        summary = make_summary(study)
+        write_summaries(study, summary[summary["experiment"].isin(table.experiments)])
     if table.layout in ("costs", "ablation"):
-        found = {"logs": {case.name: logs_of(config, case, folder) for case in cases}}
-        return found | ({"inference": timings(cases, folder)} if table.layout == "costs" else {})
-    if table.layout == "networks":
-        return {}
-    number, rows = count(1), []
-    columns = LAW_COLUMNS if table.layout == "laws" else PLACE_COLUMNS
-    for case in cases:
-        laws = [*BASELINES, *(law_name(config, case.experiment, m) for m in case.methods)]
-        places = product([case.problem], laws, case.counts)
-        if table.layout == "placement":
-            places = product([case.problem], table.counts, STRATEGIES)
-        for place in places:
-            rows.append((*place, *(1 + 0.618034 * next(number) % 9 for _ in columns[3:])))
-    return {"scores": [write_rows(folder / f"{name}-scores.csv", columns, rows)]}
+        for case in cases:
+            for method in case.methods:
+                write_logs(study, case, method)
+    for path in study.paths(inputs.timings_of_table(study, name)):
+        methods = study.config.experiments[path.stem].methods
+        timing = {"seconds": dict.fromkeys(methods, 0.0125), "samples": 1000, "sensors": 4}
+        write_text(path, json.dumps(timing | {"threads": 1, "processor": "CPU_7 & co"}))
+    if table.layout == "laws":
+        number, rows = count(1), []
+        for case in cases:
+            laws = [*BASELINES, *(law_name(study, case, method) for method in case.methods)]
+            for place in product([case.problem], laws, case.counts):
+                rows.append((*place, *(1 + 0.618034 * next(number) % 9 for _ in LAW_COLUMNS[3:])))
+        write_rows(scores_of_laws(study), LAW_COLUMNS, rows)
 
 
-def logs_of(config: Config, case: Case, folder: Path) -> dict[str, list[Path]]:
-    """Logs of three stacks of two trials; the std of `few_inputs` is worst at two sensors."""
+def write_logs(study: Study, case: Row, method: str) -> None:
+    """Logs of trials 1, 2, ... hours long; the std of `few_inputs` is worst at two sensors."""
     names = "trial iteration seconds skill_mean_1 skill_mean_2 skill_std_1 skill_std_2"
     low = 0.2 if "few_inputs" in case.name else 0.7
-    logs: dict[str, list[Path]] = {method: [] for method in case.methods}
-    for method, k in product(case.methods, range(3)):
-        last = config.method_of(case.name, method).training.iterations
-        ends = [(i * last // 2, 3600.0 * i * (k + 1)) for i in (1, 2)]
-        skills = 0.5 + k / 10, 0.9, 0.8, low
-        rows = [(t, *end, *skills) for end in ends for t in (2 * k, 2 * k + 1)]
-        path = folder / f"{case.name}_{method}_{k}.csv"
-        logs[method].append(write_rows(path, names.split(), rows))
-    return logs
+    last = study.settings(case, method).training.iterations
+    for k, path in enumerate(study.paths(study.logs(case, method))):
+        ends = [(i * last // 2, 1800.0 * i * (k + 1)) for i in (1, 2)]
+        write_rows(path, names.split(), [(k, *end, 0.5 + k / 10, 0.9, 0.8, low) for end in ends])
 
 
-def timings(cases: list[Case], folder: Path) -> list[Path]:
-    for case in cases:
-        timing = {"seconds": dict.fromkeys(case.methods, 0.0125), "samples": 1000, "sensors": 4}
-        timing |= {"threads": 1, "processor": "CPU_7 & co"}
-        (folder / f"{case.name}.json").write_text(json.dumps(timing))
-    return [folder / f"{case.name}.json" for case in cases]
+def scores_of_laws(study: Study) -> Path:
+    return study.root / study.config.results / "scores.csv"
 
 
-def write_rows(path: Path, names: list[str], rows: list[tuple[Any, ...]]) -> Path:
-    pd.DataFrame(rows, columns=pd.Index(names)).to_csv(path, index=False)
-    return path
+def write_rows(path: Path, names: list[str], rows: list[tuple[Any, ...]]) -> None:
+    write_text(path, pd.DataFrame(rows, columns=pd.Index(names)).to_csv(index=False))
+
+
+def write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
@@ -122,9 +117,11 @@ def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
     Bold text is between asterisks. Every row of a panel has to span the same columns.
     """
     found = {}
-    for title, table in json.loads((folder / f"{name}.json").read_text())["panels"]:
-        ElementTree.fromstring(f"<p>{title}</p>")
-        root, grid = ElementTree.fromstring(table), {}
+    page = (folder / f"{name}.html").read_text().removeprefix("<!doctype html>")
+    body = ElementTree.fromstring(page.replace("&nbsp;", "")).find("body")
+    assert body is not None
+    for title, root in zip(body.findall("h2"), body.findall("table"), strict=True):
+        grid: dict[tuple[int, int], str] = {}
         for i, row in enumerate(root.iter("tr")):
             for cell in row:
                 j = next(j for j in count() if (i, j) not in grid)
@@ -139,23 +136,30 @@ def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
         labels = len(root.findall("tbody/tr[1]/th"))
         for i, j in product(range(heads, rows), range(labels, columns)):
             above = filter(None, dict.fromkeys(grid[k, j] for k in range(heads)))
-            key = title[:3], *(grid[i, k] for k in range(labels)), *above
+            key = str(title.text)[:3], *(grid[i, k] for k in range(labels)), *above
             found[(*key, "again") if key in found else key] = grid[i, j]
     return found
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every table of the default run and of the overlays."""
-    folder = tmp_path_factory.mktemp("tables")
-    for name in (*whole_config().tables, *OVERLAYS):
-        write(config_of(name), folder, name)
-    return folder
+    """Every table of the default run and of the overlays, beside the results they are made of."""
+    root = tmp_path_factory.mktemp("tables")
+    for name in NAMES:
+        made(study_of(root, name), name)
+    return root / "tables"
 
 
-def test_numbers_are_those_of_the_summary(config: Config, tmp_path: Path) -> None:
-    summary = summary_of(config, tmp_path / "scores")
-    table = write(config, tmp_path, summaries=[keep(summary, tmp_path / "summary.csv")])
+def study_of(root: Path, name: str) -> Study:
+    """Return a study that declares a table."""
+    return overlay(root, OVERLAYS[name]) if name in OVERLAYS else whole_study(root)
+
+
+def test_numbers_are_those_of_the_summary(study: Study) -> None:
+    write_scores(study, make_scores(study))
+    summary = summarise(study, "e_1")
+    write_summaries(study, summary)
+    table = write(study)
     keys = ["evaluation", "method", "metric", "sensors"]
     merged = table.merge(summary, on=keys, suffixes=("", "_given"))
     assert len(merged) == len(table)
@@ -201,32 +205,31 @@ def test_every_error_stands_in_its_cell(tables: Path, name: str) -> None:
     assert set(cells.values()) <= {"–"}
 
 
-def test_what_is_not_run_is_left_out(tmp_path: Path) -> None:
-    table = write(make_config(experiment={"evaluations": ["paper"]}), tmp_path)
+def test_what_is_not_run_is_left_out_and_a_small_run_says_so(tmp_path: Path) -> None:
+    table = made(make_study(tmp_path, experiment={"evaluations": ["paper"]}, scale="smoke"))
     assert set(table["evaluation"]) == {"paper"} and len(table) == 40
-    table = write(whole_config(select=["poisson2d"]), tmp_path, "2d-pde-error")
-    assert set(table["experiment"]) == {"poisson2d"} and len(table) == 160
+    for kind in ("tex", "html"):
+        assert "SMOKE SCALE" in (tmp_path / f"tables/{NAME}.{kind}").read_text()
 
 
-def test_a_model_for_each_count_gives_the_same_table(tables: Path, tmp_path: Path) -> None:
-    """Cases split by sensor count are looked up one by one, and look like unsplit ones."""
-    config, name = whole_config(recipe="paper", select=["diffusion1d_noise"]), list(ERRORS)[1]
-    assert "diffusion1d_noise-noise0.5-m3" in config.cases
-    write(config, tmp_path, name)
-    split, whole = cells_of(tmp_path, name), cells_of(tables, name)
-    assert list(split) == list(whole)
-    assert all((split[key] == "–") == (whole[key] == "–") for key in whole)
+def test_cases_of_one_sensor_each_look_like_one_case_of_several(
+    tables: Path, tmp_path: Path
+) -> None:
+    """The paper's networks are trained for each number of sensors."""
+    study, name = overlay(tmp_path, "paper"), "1d-pde-addnoise-error"
+    assert "diffusion1d_noise-noise0.5-m3" in study.cases.index
+    made(study, name)
+    split, together = cells_of(tmp_path / "tables", name), cells_of(tables, name)
+    assert list(split) == list(together)
+    assert all((split[key] == "–") == (together[key] == "–") for key in together)
 
 
-def test_costs_beside_the_papers(tables: Path, tmp_path: Path) -> None:
+def test_costs_beside_the_papers(tables: Path) -> None:
     cells = cells_of(tables, "training-cost")
     places = product(("training (h)", "iterations", "inference (s)"), ("paper", "ours"))
     found = [cells["Hou", "4.1", "UQ-SONet", *place] for place in places]
-    assert found == ["6.03", "2.00", "100\u202f000", "2\u202f000", "0.030", "0.013"]
+    assert found == ["6.03", "3.00", "100\u202f000", "2\u202f000", "0.030", "0.013"]
     assert cells["Hou", "4.5", "VIDON", "training (h)", "paper"] == "–"  # nothing printed
-    write(whole_config(), tmp_path, "training-cost", logs={}, inference=[])
-    for key, cell in cells_of(tmp_path, "training-cost").items():
-        assert cell == ("–" if key[-1] == "ours" else cells[key])
 
 
 def test_networks_beside_the_papers(tables: Path, tmp_path: Path) -> None:
@@ -234,7 +237,7 @@ def test_networks_beside_the_papers(tables: Path, tmp_path: Path) -> None:
     assert cells["(b)", "1D PDE", "VIDON", "modes of κ (dz)"] == "56"
     assert cells["(c)", "1D PDE", "VIDON", "learning rate"] == "2·10−3"
     # tab:NN against `recipes.paper`: two transcriptions of one table.
-    table = write(whole_config(recipe="paper"), tmp_path, "NN")
+    table = write(whole_study(tmp_path, recipe="paper"), "NN")
     # VIDON has neither encoder nor latent variable.
     assert not {"encoder", "latent_dim"} & set(table[table["method"] == "vidon"]["metric"])
     stated = table[table["paper_setting"].notna()]
@@ -242,46 +245,52 @@ def test_networks_beside_the_papers(tables: Path, tmp_path: Path) -> None:
 
 
 def test_bands_compare_widths(tmp_path: Path) -> None:
-    table = write(SNAPSHOTS["bands"], tmp_path, "bands")
+    experiment = {"methods": ["deep_ensemble", "uqsonet"], "noise": 0.3, "recipe": "other"}
+    declared = {"bands": {"layout": "bands", "experiments": ["e_1"]}}
+    table = made(make_study(tmp_path, experiment=experiment, tables=declared), "bands")
     found = table[table["metric"] == "mean_std"].set_index(["method", "evaluation", "sensors"])
     widths = found["value"]
     for place in product(("paper", "precise"), (1, 3)):
         ratio = found.loc[("deep_ensemble", *place), "ratio_to_reference"]
         expected = widths[("deep_ensemble", *place)] / widths[("reference", *place)]
         assert ratio == pytest.approx(expected)
-    assert cells_of(tmp_path, "bands")["(c)", "3", "Deep ensemble", "ratio"] == f"{ratio:.2f}"
+    cells = cells_of(tmp_path / "tables", "bands")
+    assert cells["(c)", "3", "Deep ensemble", "ratio"] == f"{ratio:.2f}"
 
 
 def test_scores_stand_beside_all_baselines(tmp_path: Path) -> None:
-    summary = make_summary(SNAPSHOTS["s"])
+    study = make_study(tmp_path, tables={"s": {"layout": "scores", "experiments": ["e_1"]}})
+    summary = make_summary(study)
     gains = summary["method"].eq("uqsonet") & summary["evaluation"].eq("precise")
     for metric, numbers in (("gain_crps", (0.49, 0.47)), ("gain_energy", (0.0025, 0.009))):
         summary.loc[gains & summary["metric"].eq(metric), "value"] = numbers
-    table = write(
-        SNAPSHOTS["s"], tmp_path, "s", summaries=[keep(summary, tmp_path / "summary.csv")]
-    )
+    write_summaries(study, summary)
+    table = write(study, "s")
     assert set(table["method"]) == {*BASELINES, "uqsonet"}
     samples = table["metric"].str.startswith("within")
     assert set(table["evaluation"][samples]) == {"paper"}
     assert set(table["evaluation"][~samples]) == {"precise"}
     assert set(table["unit"][table["metric"] == "crps"]) == {"1"}
-    cells = cells_of(tmp_path, "s")
+    cells = cells_of(tmp_path / "tables", "s")
     assert cells["1D ", "3", "UQ-SONet", "gain, %"].startswith("47.0 [")
     # Percent below one to two places.
     assert cells["1D ", "3", "UQ-SONet", "gain, %", "again"].startswith("0.90 [")
 
 
 def test_scores_of_several_recipes_go_by_recipe(tmp_path: Path) -> None:
-    one = make_config(experiment={"methods": ["uqsonet"]}).experiments["e_1"].model_dump()
+    one = EXPERIMENT | {"methods": ["uqsonet"]}
     declared = {"layout": "scores", "experiments": ["e_1", "e_2"], "metrics": ["err_mean", "crps"]}
     both = {"e_1": one, "e_2": one | {"recipe": "other"}}
-    write(make_config(experiments=both, tables={"s": declared}), tmp_path, "s")
-    heads = [key[2] for key in cells_of(tmp_path, "s") if key[1] == "1" and key[3] == "CRPS"]
+    made(make_study(tmp_path, experiments=both, tables={"s": declared}), "s")
+    cells = cells_of(tmp_path / "tables", "s")
+    heads = [key[2] for key in cells if key[1] == "1" and key[3] == "CRPS"]
     assert heads == ["Sensor-free", "Cokriging", "Regression", "my recipe", "other"]
 
 
 def test_laws_stand_beside_baselines_and_floor(tables: Path) -> None:
-    given = pd.read_csv(tables / "any-law-scores.csv").query("problem == 'mixture1d'")
+    given = pd.read_csv(scores_of_laws(study_of(tables.parent, "any-law"))).query(
+        "problem == 'mixture1d'"
+    )
     given, cells = given[given["sensors"] == 4].set_index("law"), cells_of(tables, "any-law")
     for law, row in given.iterrows():
         best = "*" if row["w1"] == given["w1"].min() else ""
@@ -294,40 +303,29 @@ def test_laws_stand_beside_baselines_and_floor(tables: Path) -> None:
     assert found.to_dict() == pytest.approx(given.loc["auto", found.index].to_dict())
 
 
-def test_places_stand_by_strategy(tables: Path) -> None:
-    given = pd.read_csv(tables / "placement-scores.csv").query("problem == 'diffusion1d'")
-    given, cells = given[given["sensors"] == 8].set_index("strategy"), cells_of(tables, "placement")
-    for strategy, std in given["std"].items():
-        best = "*" if std == given["std"].drop(["random_low", "random_high"]).min() else ""
-        assert cells["(a)", STRATEGIES[str(strategy)], "m = 8"] == f"{best}{std:.2f}{best}"
-
-
 def test_an_ablation_averages_the_last_skills_of_each_recipe(tables: Path) -> None:
     table = pd.read_csv(tables / "ablation.csv").set_index(["experiment", "metric"])
     row = table.loc[("diffusion1d_tuned", "skill_mean")]
-    assert row["value"] == pytest.approx(0.75) and row["pm"] == pytest.approx(0.002**0.5)
+    assert row["value"] == pytest.approx(0.75) and row["pm"] == pytest.approx(0.05)
     assert table.loc[("diffusion1d_few_inputs", "skill_std_worst"), "value"] == pytest.approx(0.2)
-    assert table.loc[("sde1d_linear", "minutes"), "value"] == pytest.approx(120)
-    assert len(table) == 5 * len(config_of("ablation").tables["ablation"].experiments)
+    assert table.loc[("sde1d_no_skip", "minutes"), "value"] == pytest.approx(120)
+    assert len(table) == 5 * table.index.get_level_values("experiment").nunique()
     worst = cells_of(tables, "ablation")["(a)", "few inputs", "skill of the std", "worst m"]
     assert worst == "0.200 ± 0.000"
-    # The recipe itself is trained in the default run; here it has no training of its own.
-    plan = Plan(config_of("ablation"))
-    files = plan.table_files("ablation")["logs"]["diffusion1d_tuned"]["uqsonet"]
-    assert files == plan.paths.trained(plan.config.cases["diffusion1d"], "uqsonet", "csv")[:3]
-    assert set(files) < set(flat(plan.table_files("ablation")))
 
 
 def test_each_row_of_the_ablation_changes_one_thing() -> None:
     """Its recipes repeat `tuned`, so that a change there has to be made here too."""
-    config = config_of("ablation")
+    study = study_of(Path(), "ablation")
     for base in ("diffusion1d", "elliptic_sde1d_more", "navier_stokes"):
         start = base.removeprefix("elliptic_").removesuffix("_more")
-        for name in (name for name in config.selected if name.startswith(start)):
+        names = study.config.tables["ablation"].experiments
+        for name in (name for name in names if name.startswith(start)):
             if name.endswith(("attention", "linear")):
                 continue
-            changes = config.cases[name].training != config.cases[base].training
-            tuned, found = (config.method_of(case, "uqsonet") for case in (base, name))
+            cases = study.cases.loc[base], study.cases.loc[name]
+            changes = cases[0].N != cases[1].N
+            tuned, found = (study.settings(case, "uqsonet") for case in cases)
             for part in ("network", "training"):
                 before = getattr(tuned, part).model_dump(exclude={"validate_every", "max_passes"})
                 after = getattr(found, part).model_dump(include=set(before))
@@ -335,43 +333,41 @@ def test_each_row_of_the_ablation_changes_one_thing() -> None:
             assert changes == (not name.endswith("tuned")), name
 
 
-def test_what_no_table_is_made_of_is_refused(config: Config, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"tables\.other"):
-        write(config, tmp_path, "other")
-    path = tmp_path / "found.csv"
+def test_what_no_table_is_made_of_is_refused(study: Study, tmp_path: Path) -> None:
+    write_summaries(study, make_summary(study).query("sensors == 1"))
     with pytest.raises(DataError, match="not in the summary"):
-        write(config, tmp_path, summaries=[keep(make_summary(config).query("sensors == 1"), path)])
-    for name, place, content, words in (
-        ("training-cost", "diffusion1d", "", r"found\.csv: not a file of trial, iteration"),
-        ("training-cost", "diffusion1d", "trial,iteration,seconds\n", "lacks rows"),
-        ("training-cost", "diffusion1d", "trial,iteration,seconds\n0,7,1\n", "ends at iteration 7"),
-        ("ablation", "diffusion1d_tuned", "trial,iteration\n", "lacks seconds"),
-        ("ablation", "other", "", "no training log of diffusion1d_tuned/uqsonet"),
+        write(study)
+    for name, content, words in (
+        ("training-cost", "", r"trial0\.csv: not a file of iteration, seconds"),
+        ("training-cost", "iteration,seconds\n", "lacks rows"),
+        ("training-cost", "iteration,seconds\n7,1\n", "ends at iteration 7"),
+        ("ablation", "iteration\n", "lacks seconds"),
     ):
-        path.write_text(content)
+        study = study_of(tmp_path, name)
+        write_inputs(study, name)
+        write_text(study.root / inputs.logs_of_table(study, name)[0], content)
         with pytest.raises(DataError, match=words):
-            write(config_of(name), tmp_path, name, logs={place: {"uqsonet": [path]}})
-    for name, column, value, missing in (
-        ("any-law", "law", "auto", "no 'auto' of mixture1d with 1 sensors"),
-        ("placement", "strategy", "greedy", "no 'greedy' of diffusion1d with 1 sensors"),
+            write(study, name)
+    study = study_of(tmp_path, "any-law")
+    write_inputs(study, "any-law")
+    given = pd.read_csv(scores_of_laws(study))
+    for scores, words in (
+        (given[given["law"] != "auto"], "no 'auto' of mixture1d with 1 sensors"),
+        (given.drop(columns="law"), "lacks law"),
     ):
-        given = pd.read_csv(*inputs_of(config_of(name), name, tmp_path)["scores"])
-        fewer = given[given[column] != value], given.drop(columns=column)
-        for scores, words in zip(fewer, (missing, f"lacks {column}"), strict=True):
-            scores.to_csv(path, index=False)
-            with pytest.raises(DataError, match=words):
-                write(config_of(name), tmp_path, name, scores=[path])
+        scores.to_csv(scores_of_laws(study), index=False)
+        with pytest.raises(DataError, match=words):
+            write(study, "any-law")
 
 
 def test_all_tables_stand_in_one_document(tables: Path, tmp_path: Path) -> None:
-    names = [*whole_config().tables, *OVERLAYS]
-    all_tables([tables / f"{name}.tex" for name in names], tmp_path / "all.tex")
+    all_tables([tables / f"{name}.tex" for name in NAMES], tmp_path / "all.tex")
     text = (tmp_path / "all.tex").read_text()
-    assert r"\input" not in text and text.count(r"\label{") == len(names)
+    assert r"\input" not in text and text.count(r"\label{") == len(NAMES)
     merged = pd.read_csv(tmp_path / "all.csv", low_memory=False)
-    assert set(merged["table"]) == {f"tab:{name}" for name in names}
-    assert len(merged) == sum(len(pd.read_csv(tables / f"{name}.csv")) for name in names)
-    assert all(cells_of(tables, name) for name in names)
+    assert set(merged["table"]) == {f"tab:{name}" for name in NAMES}
+    assert len(merged) == sum(len(pd.read_csv(tables / f"{name}.csv")) for name in NAMES)
+    assert all(cells_of(tables, name) for name in NAMES)
     all_tables([], tmp_path / "all.tex")
     assert "asks for no tables" in (tmp_path / "all.tex").read_text(encoding="utf-8")
     assert pd.read_csv(tmp_path / "all.csv").empty
@@ -381,8 +377,7 @@ def test_all_tables_stand_in_one_document(tables: Path, tmp_path: Path) -> None:
 def test_the_document_compiles_and_hardly_anything_is_shrunk(tables: Path, tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
-    names = [*whole_config().tables, *OVERLAYS]
-    all_tables([tables / f"{name}.tex" for name in names], tmp_path / "all.tex")
+    all_tables(sorted(tables.glob("*.tex")), tmp_path / "all.tex")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -390,17 +385,3 @@ def test_the_document_compiles_and_hardly_anything_is_shrunk(tables: Path, tmp_p
     assert "Overfull" not in log and "Float too large" not in log
     panels = re.findall(r"uqsonet: panel ([\d.]+)pt ?on ([\d.]+)pt", log)
     assert len(panels) > 20 and all(0.95 * float(of) <= float(line) for of, line in panels)
-
-
-@pytest.mark.parametrize("name", SNAPSHOTS)
-def test_tables_look_as_they_did(tmp_path: Path, name: str) -> None:
-    """Captions, headings and marks; UQSONET_SNAPSHOTS=write makes the files anew."""
-    write(SNAPSHOTS[name], tmp_path, name)
-    page = json.loads((tmp_path / f"{name}.json").read_text())
-    parts = [page["title"], page["caption_html"], *(part for row in page["panels"] for part in row)]
-    found = "\n".join([(tmp_path / f"{name}.tex").read_text(), *parts, ""])
-    kept = Path(__file__).parent / "snapshots" / f"{name}.txt"
-    if os.environ.get("UQSONET_SNAPSHOTS") == "write":
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(found, encoding="utf-8")
-    assert found == kept.read_text(encoding="utf-8")

@@ -12,20 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow.conftest import ROOT, Project, fresh_copy
-from uqsonet_study.cli import read_config
-from uqsonet_study.pipeline import Plan
+from tests.workflow.conftest import Project, fresh_copy
 
 pytestmark = pytest.mark.slurm
 
 HERE = Path(__file__).resolve().parent
 RESULTS = Path("results/smoke")
-CONFIG = read_config([ROOT / "config.yaml", ROOT / "config/smoke.yaml", HERE / "small.yaml"])
-PLAN, CASE = Plan(CONFIG), CONFIG.cases["diffusion1d"]
-DATA = PLAN.paths.data("diffusion1d")
-WEIGHTS = PLAN.paths.trained(CASE, "uqsonet", "safetensors")[0]
-SCORES = PLAN.score_files(["diffusion1d"])["diffusion1d"][0]
-TABLES = str(RESULTS / "tables/all.tex")
+DATA = str(RESULTS / "data/diffusion1d.h5")
+WEIGHTS = str(RESULTS / "train/diffusion1d/tuned/uqsonet-N1000/trial0.safetensors")
+SCORES = str(RESULTS / "scores/diffusion1d/m2-10-noise0/tuned/uqsonet-N1000.paper.csv")
+TABLES = str(RESULTS / "tables/1d-pde-error.tex")
 CHECKPOINT = RESULTS / "state" / Path(WEIGHTS).relative_to(RESULTS)
 TRAIN_LOG = (RESULTS / "logs" / Path(WEIGHTS).relative_to(RESULTS)).with_suffix(".log")
 
@@ -93,7 +89,7 @@ class Cluster:
     ) -> subprocess.Popen[bytes]:
         """Start Snakemake with the profile for SLURM."""
         command = [
-            *(sys.executable, "-c", IMPATIENT, "--workflow-profile", "workflow/profiles/slurm"),
+            *(sys.executable, "-c", IMPATIENT, "--workflow-profile", "profiles/slurm"),
             *("--slurm-status-command", "squeue"),  # this SLURM has no accounting database
             *("--default-resources", "slurm_account=tests", "slurm_partition=main"),
             *("--retries", "0", *arguments),

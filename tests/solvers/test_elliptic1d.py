@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import solve_banded
 
-from benchmarks.shipped_references import INNER, LINE, green1d
+from tests.models.references import INNER, LINE, green1d
 from tests.residuals import residual_elliptic1d
 from uqsonet_study.problems import get_problem
 from uqsonet_study.solvers.elliptic1d import solve_elliptic1d

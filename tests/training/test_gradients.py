@@ -8,10 +8,10 @@ from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.networks.attention_networks import output_basis
 from uqsonet.operator.base import build_model
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Optimiser
 from uqsonet.runs.functions import Functions
 from uqsonet_study import gradients
-from uqsonet_study.config import TrainingConfig
 from uqsonet_study.gradients import ChunkOptimiser
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
@@ -155,26 +155,3 @@ def test_gradients_of_chunks_equal_those_of_the_whole_batch(data, activation, mo
     largest = max(float(slope.abs().max()) for slope in found[0][1:])
     for whole, chunks in zip(*found, strict=True):
         torch.testing.assert_close(chunks, whole, rtol=1e-3, atol=1e-6 * largest)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("method", ["uqsonet", "vidon"])
-def test_recorded_graphs_take_the_same_steps(data, method):
-    """Batches of three shapes in turns, against kernels that are started one by one."""
-    config = TrainingConfig(iterations=30, batch_size=SIZE, learning_rate=1e-3)
-    plain, recorded = (
-        kind(prepared(data, method).cuda(), config) for kind in (Optimiser, ChunkOptimiser)
-    )
-    targets = prepared(data, method).targets(data)
-    normals = torch.randn(30, SIZE, plain.model.latent_dim, device="cuda")
-    for step in range(30):
-        batch, _ = batch_of(data, targets, [1 + step % 3], seed=step)
-        batch = {name: value.cuda() for name, value in batch.items()}
-        terms = plain.step(step, batch, normals[step])
-        same = recorded.step(step, batch, normals[step])
-        assert terms.keys() == same.keys()
-        for name, value in terms.items():
-            torch.testing.assert_close(same[name], value, rtol=1e-4, atol=1e-6)
-    for name, value in plain.weights().items():
-        torch.testing.assert_close(recorded.weights()[name], value, rtol=1e-3, atol=1e-4)

@@ -18,18 +18,15 @@ import uqsonet
 from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.files import file_digest
+from uqsonet.networks.config import AttentionPriorNetwork, KarhunenLoeveSetNetwork
 from uqsonet.operator import train as loop
+from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.progress import termination_flag
+from uqsonet.operator.settings import TrainingConfig
 from uqsonet.operator.train import Optimiser, Trainer, Trial, learning_rate
-from uqsonet_study.config import (
-    AttentionPriorNetwork,
-    JobsConfig,
-    KarhunenLoeveNetwork,
-    KarhunenLoeveSetNetwork,
-    MethodConfig,
-    TrainingConfig,
-)
+from uqsonet_study import trainer
+from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.storage import load_functions
 from uqsonet_study.trainer import SensorTrainer
 from uqsonet_study.training import TrainingJob, train
@@ -42,7 +39,7 @@ NETWORKS = {
     "karhunen_loeve": KRIGING,
     "karhunen_loeve_set": KarhunenLoeveSetNetwork(**SMALL),
 }
-JOBS = JobsConfig()
+JOBS = Jobs()
 METHODS = dict.fromkeys(NETWORKS, "uqsonet") | {"karhunen_loeve_set": "vidon"}
 
 
@@ -54,7 +51,7 @@ def make_job(toy_files):
         return TrainingJob(
             method or METHODS[architecture],
             toy_files.problem,
-            MethodConfig(network=NETWORKS[architecture], training=training),
+            Method(network=NETWORKS[architecture], training=training),
             toy_files.noise_std,
             trial,
             400,
@@ -68,7 +65,7 @@ def make_job(toy_files):
     return make
 
 
-def run(job, folder: Path, name: str = "run", jobs: JobsConfig = JOBS) -> Path:
+def run(job, folder: Path, name: str = "run", jobs: Jobs = JOBS) -> Path:
     folder.mkdir(exist_ok=True)
     weights = folder / f"{name}.safetensors"
     train(job, jobs, weights, folder / f"{name}.csv", folder / f"{name}.state")
@@ -109,6 +106,7 @@ RESUMED = {
     "karhunen_loeve_set": ("karhunen_loeve_set", ALL),
     "fixed_batches": ("attention", {"protocol": "fixed_batches"}),
     "batch_shared": ("attention", {"protocol": "batch_shared"}),
+    "batch_shared_on_a_gpu": ("attention", {"protocol": "batch_shared"}),
     "double": ("attention", {"precision": "float64"}),
     "adam": ("attention", {"beta2": 0.9, "epsilon": 1e-3}),
 }
@@ -119,6 +117,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     make_job, tmp_path, monkeypatch, name
 ):
     architecture, options = RESUMED[name]
+    if name.endswith("gpu"):  # two generators: that of the device, and that of the host
+        monkeypatch.setattr(trainer, "on_cpu", lambda _: False)
     job = make_job(architecture, 1, **options)
     whole = run(job, tmp_path, "whole")
     torch.manual_seed(999)  # the global generator has no influence
@@ -204,6 +204,23 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused_with_the_reason
     assert file_digest(weights) == file_digest(fresh)
 
 
+def test_a_checkpoint_of_the_other_device_is_refused_in_a_sentence(
+    make_job, tmp_path, monkeypatch, caplog
+):
+    """A generator of a GPU has a state of sixteen bytes, which one of a CPU cannot take."""
+    state = stopped_state(make_job(), tmp_path, monkeypatch)
+    tensors, meta = read_weights(state)
+    assert meta["identity"].pop("device") == "cpu"
+    meta["identity"]["device"] = "cuda"
+    write_weights(state, tensors | {"generator/0": torch.zeros(16, dtype=torch.uint8)}, meta)
+    with caplog.at_level(logging.INFO, "uqsonet"):
+        weights = run(make_job(), tmp_path)
+    assert f"starting from the beginning: {state} belongs to another run: device changed" in (
+        caplog.text
+    )
+    assert file_digest(weights) == file_digest(run(make_job(), tmp_path, "fresh"))
+
+
 def poison(monkeypatch, first: int) -> None:
     """Make losses NaN from an iteration on."""
     step = Optimiser.step
@@ -231,7 +248,7 @@ def test_a_loss_that_is_not_finite_is_never_checkpointed(make_job, tmp_path, mon
     """Even when a checkpoint falls due between two checks."""
     poison(monkeypatch, 3)
     with pytest.raises(TrainingError, match="iteration 4"):
-        run(make_job(iterations=30), tmp_path, jobs=JobsConfig(checkpoint_minutes=1e-9))
+        run(make_job(iterations=30), tmp_path, jobs=Jobs(checkpoint_minutes=1e-9))
     tensors, meta = read_weights(tmp_path / "run.state")
     assert meta["iteration"] == 3
     assert all(t.isfinite().all() for t in tensors.values() if t.is_floating_point())
@@ -241,7 +258,7 @@ def test_a_loss_that_is_not_finite_is_never_checkpointed(make_job, tmp_path, mon
 def test_a_missing_device_gives_one_clear_message(make_job, tmp_path):
     message = r"jobs.device = 'cuda:3', but torch sees 0 CUDA devices; use 'cpu'"
     with pytest.raises(ConfigError, match=message):
-        run(make_job(), tmp_path, jobs=JobsConfig(device="cuda:3"))
+        run(make_job(), tmp_path, jobs=Jobs(device="cuda:3"))
 
 
 def of_two_trials(single: Path, weights: Path) -> Path:
@@ -295,7 +312,7 @@ def test_missing_skill_and_a_collapsed_latent_space_are_said_aloud(make_job, tmp
 
 def test_both_trainers_take_the_same_steps_where_no_sensors_are_read(toy_files):
     training = TrainingConfig(iterations=5, batch_size=20, gradient_clip=0.1)
-    method = MethodConfig(network=KRIGING, training=training)
+    method = Method(network=KRIGING, training=training)
     data = load_functions(toy_files.functions, "training", 200)
     trial = Trial("uqsonet", method, 0.0, 2, 7)
     small, other = Trainer(trial, data), SensorTrainer(trial, data, None)

@@ -1,21 +1,18 @@
-"""What users do with the workflow: own data, laws of the input, both sides, places of sensors."""
+"""What users do with the workflow: laws of the input, one thing changed."""
 
-import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from tests.workflow.conftest import SMOKE, Project, fresh_copy, jobs, read
+from tests.workflow.conftest import ROOT, Project, fresh_copy, jobs, read
 from uqsonet.operator.file import load
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet_study.config import BASELINES
+from uqsonet_study import BASELINES
 from uqsonet_study.reference.files import Reference, load_sets
-from uqsonet_study.report.place_scores import STRATEGIES
 
 pytestmark = [pytest.mark.dag, pytest.mark.timeout(0)]
 Run = Callable[..., str]
@@ -41,19 +38,16 @@ def run(project: Project) -> Run:
     return start
 
 
-def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: Run) -> None:
-    run("config/any_law.yaml", read("any_law"))
-    results = project.path / "results/any_law"
+def test_laws_are_fitted_to_each_trial_and_scored(project: Project, run: Run) -> None:
+    run("config/laws.yaml", read("laws"), flags=("--", "results/laws/tables/any-law.tex"))
+    results = project.path / "results/laws"
     scores = pd.read_csv(results / "scores.csv")
     found = {name: set(part["law"]) for name, part in scores.groupby("problem")}
     assert found["mixture1d"] == {*BASELINES, "gaussian", "mixture", "auto"}
-    assert found["bounded1d"] == {*BASELINES, "gaussian", "auto"}
+    assert found["binary1d"] == {*BASELINES, "gaussian", "auto"}
     assert scores.notna().to_numpy().all() and (scores["floor_w1"] > 0).all()
     at = scores.set_index(["problem", "law", "sensors"])["crps"]
     assert at["mixture1d", "auto", 4] < at["mixture1d", "sensor_free", 4]
-    for name in ("any-law-mixture", "any-law-bounded"):
-        assert (results / f"figures/{name}.pdf").stat().st_size > 10_000
-    assert "Samples of laws, bounded1d, m = 3" in (results / "report.html").read_text()
     # Both trials were trained once for all laws. Each has a law of its own.
     assert len(list((results / "train/mixture1d").rglob("*.safetensors"))) == 2
     logs = sorted((results / "law/mixture1d").rglob("auto-*/*.csv"))
@@ -63,139 +57,35 @@ def test_laws_are_fitted_to_each_trial_scored_and_drawn(project: Project, run: R
         assert {"gaussian", "mixture"} <= set(log["law"]) and log["chosen"].sum() == 1
         assert isinstance(model, KarhunenLoeveModel)
         assert model.config.law == log.loc[log["chosen"], "law"].iloc[0]
-    (file,) = (results / "reference/bounded1d").rglob("precise*.h5")
-    sets, fields, _ = load_sets(file)  # of fixed sensors
+    (file,) = (results / "reference/binary1d").rglob("precise*.h5")
+    sets, _, _ = load_sets(file)
     assert isinstance(sets, Reference) and sets.quantiles is not None
-    assert (sets.observations.locations == fields.input.grid.points()[[17, 50, 79]]).all()
     # Another law needs no other training.
     more = {"mixture1d": {"methods": ["uqsonet", "mixture", "analogue", "auto"]}}
     planned = jobs(
-        run("config/any_law.yaml", read("any_law"), {"experiments": more}, flags=("-n",))
+        run(
+            "config/laws.yaml",
+            read("laws"),
+            {"experiments": more},
+            flags=("-n", "--", "results/laws/scores.csv"),
+        )
     )
     assert planned["law"] == 2
     assert not {"train", "reference", "sensors", "simulate"} & set(planned)
 
 
-POINTS, RUNS = 33, 400
-UNSEEN = 0.3
-"""Size of a second load that no sensor reads: the operator is random."""
+PAGE = ROOT / "docs/reproduction.md"
+HEADING = "Change one thing"
 
 
-def membrane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places, the law's covariance of the load, and the Green's function of -w'' = load."""
-    x = np.linspace(0, 1, POINTS)
-    covariance = np.exp(-((x[:, None] - x) ** 2) / (2 * 0.15**2))
-    green = np.minimum(x[:, None], x) * (1 - np.maximum(x[:, None], x)) / (POINTS - 1)
-    return x, covariance, green
-
-
-def write_runs(path: Path) -> np.ndarray:
-    """Write a user's file and return its outputs."""
-    x, covariance, green = membrane()
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.clip(values, 0, None))
-    generator = np.random.default_rng(7)
-    load, unseen = (generator.standard_normal((RUNS, POINTS)) @ root.T for _ in range(2))
-    w = ((1 + load + UNSEEN * unseen) @ green).astype(np.float32)
-    np.savez(path, load=(1 + load).astype(np.float32), w=w, x=x)
-    return w
-
-
-def exact_errors(file: Path, outputs: np.ndarray) -> dict[int, float]:
-    """Return the mean relative error of the exact conditional mean, in percent, by count."""
-    _, covariance, green = membrane()
-    sets, _, _ = load_sets(file)
-    assert not isinstance(sets, Reference)
-    found: dict[int, list[float]] = {}
-    for s, m in enumerate(sets.observations.counts.tolist()):
-        places = np.rint(sets.observations.locations[s, :m, 0].numpy() * (POINTS - 1)).astype(int)
-        inner = covariance[np.ix_(places, places)] + 1e-9 * np.eye(m)
-        gain = np.linalg.solve(inner, covariance[places]).T
-        mean = (1 + gain @ (sets.observations.values[s, :m].numpy() - 1)) @ green
-        w = outputs[-50:][int(sets.function[s])].astype(float)  # the last rows: test functions
-        found.setdefault(m, []).append(100 * float(np.linalg.norm(mean - w) / np.linalg.norm(w)))
-    return {m: fmean(errors) for m, errors in found.items()}
-
-
-def test_own_data_need_a_file_and_names_and_come_close_to_the_exact_posterior(
-    project: Project, run: Run
-) -> None:
-    file, results = project.path / "runs.npz", project.path / "results/own"
-    outputs = write_runs(file)
-    run(read("own_data"))
-    table = pd.read_csv(results / "tables/mine.csv").set_index(["method", "metric", "sensors"])
-    (sets,) = (results / "reference/membrane").rglob("precise-*.h5")
-    exact, value = exact_errors(sets, outputs), table["value"]
-    for m in (2, 4, 12):
-        # Nobody does better than the exact mean by more than chance, nor much worse.
-        assert value["uqsonet", "err_mean", m] == pytest.approx(exact[m], rel=0.15, abs=0.5)
-        assert value["uqsonet", "crps", m] < 0.8 * value["sensor_free", "crps", m]
-        # With many sensors only the unseen load is left, which residuals alone put into the band.
-        # 30 functions: chance alone is worth some six points.
-        assert 78 <= value["uqsonet", "coverage_90", m] <= 98
-    assert exact[12] < 0.8 * exact[2]
-    summary = pd.read_csv(results / "summary/membrane.csv")
-    assert set(summary["method"]) == {"uqsonet", "sensor_free", "cokriging", "regression"}
-    assert not {"err_std", "w2_gaussian", "narrower"} & set(summary["metric"])  # no reference
-    page = (results / "report.html").read_text()
-    assert "Own data: membrane" in page and "true output stands in its place" in page
-    assert json.loads((results / "data/membrane.json").read_text())["read"].keys() == {file.name}
-    # A touch of the file reruns nothing, an edit all that comes from it. Wrong names stop at once.
-    file.touch()
-    assert jobs(run(read("own_data"), flags=("-n",))) == {}
-    with np.load(file) as runs:
-        np.savez(file, load=runs["load"], w=2 * runs["w"], x=runs["x"])
-    planned = jobs(run(read("own_data"), flags=("-n",)))
-    assert {"simulate", "sensors", "reference", "train", "evaluate", "table"} <= set(planned)
-    wrong = project.overlay({"problems": {"membrane": {"data": {"input": "laod"}}}}, "wrong")
-    result = project.snakemake("--configfile", "config/extra0.yaml", wrong, "-n")
-    text = result.stdout + result.stderr
-    assert result.returncode != 0 and "Traceback" not in text and "Job stats" not in text
-    assert "problems.membrane.data: runs.npz" in text and "laod" in text
-
-
-def test_sensors_of_both_sides_are_scored_against_chains(project: Project, run: Run) -> None:
-    names = ("either_side", "either_side_input")
-    small = {
-        "training": 500,
-        "output_noise": [0.05],
-        "sensors": {"counts": [1, 3], "pool": 100},
-        "output_sensors": {"counts": [1, 3], "pool": 100},
-        "sets": {"precise": 2},
-        "reference_samples": {"precise": 20},
-        "model_samples": {"precise": 200},
-    }
-    overlay = {"results": str(SMOKE), "experiments": dict.fromkeys(names, small)}
-    wanted = [str(SMOKE / f"summary/{name}.csv") for name in names]
-    run("config/smoke.yaml", "config/either_side.yaml", overlay, flags=("--", *wanted))
-    for path in wanted:
-        table = pd.read_csv(project.path / path)
-        assert {*BASELINES, "uqsonet", "reference"} <= set(table["method"])
-        assert set(table["sensors"]) == {1, 3} and "effective_size" in set(table["metric"])
-
-
-def test_greedy_places_leave_less_than_others(project: Project, run: Run) -> None:
-    shown = ["diffusion1d", "elliptic_sde1d_more"]
-    asked = {"shipped": False, "counts": [1, 4, 8], "random": 8, "functions": 2, "samples": 60}
-    overlay = {
-        "results": str(SMOKE),
-        "select": shown,
-        "tables": {"placement": asked},
-        "figures": {"placement": {"experiments": shown}},
-    }
-    wanted = [str(SMOKE / "tables/placement.tex"), str(SMOKE / "figures/placement.pdf")]
-    one_each = {"jobs": {"together": False}} | overlay
-    run("config/smoke.yaml", "config/placement.yaml", one_each, flags=("--", *wanted))
-    folder = project.path / SMOKE
-    scores = pd.read_csv(folder / "placement/scores.csv")
-    assert len(scores) == 2 * 3 * len(STRATEGIES) and scores["std"].min() > 0
-    at = scores.set_index(["problem", "strategy", "sensors"])["std"]
-    for m in (1, 4, 8):
-        for problem in ("diffusion1d", "elliptic_sde1d"):
-            low, high = at[problem, "random_low", m], at[problem, "random_high", m]
-            assert low <= at[problem, "random", m] <= high
-        assert at["diffusion1d", "greedy", m] < at["diffusion1d", "random_low", m]
-    assert at["diffusion1d", "greedy", 8] < at["diffusion1d", "greedy", 1]
-    assert at["diffusion1d", "greedy", 8] < at["diffusion1d", "worst", 8]
-    assert "space-filling" in (folder / "tables/placement.tex").read_text()
-    assert (folder / "figures/placement.pdf").stat().st_size > 5000
+def test_the_page_shows_how_to_change_one_thing_and_see_its_row(project: Project, run: Run) -> None:
+    section = PAGE.read_text().split(f"## {HEADING}")[1].split("\n## ")[0]
+    (overlay,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    (command,) = re.findall(
+        r"^snakemake (.*--configfile config/mine\.yaml.*)$", section, re.MULTILINE
+    )
+    (project.path / "config/mine.yaml").write_text(overlay)
+    result = project.snakemake(*command.split("#")[0].split())
+    assert result.returncode == 0, result.stdout + result.stderr
+    table = pd.read_csv(project.path / command.split()[-1].replace(".tex", ".csv"))
+    assert "uqsonet" in set(table["method"]) and set(table["recipe"]) == {"mine"}

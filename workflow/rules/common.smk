@@ -1,99 +1,89 @@
-# What the rules share.
+# The cases of all experiments, and what the rules ask of them.
+import re
+from functools import cache
+from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
 
-def growing(amount):
-    """Return a resource that grows with every attempt.
+from uqsonet.errors import UQSONetError
+from uqsonet_study import sources
+from uqsonet_study.cases import Study
+from uqsonet_study.loading import load_config
 
-    The first attempt asks for `amount`, a retry after too little time or memory for as much again.
-    Without `retries` (the default profile) there is only a first attempt.
-    """
-    return lambda wildcards, attempt: amount * attempt
+try:
+    STUDY = Study(load_config(config))
+except UQSONetError as error:
+    raise WorkflowError(str(error)) from None
 
-
-def cost(mem_mb, minutes):
-    """Return the memory and time that a rule asks for first."""
-    return {"mem_mb": growing(mem_mb), "runtime": growing(minutes)}
-
-
+RESULTS = STUDY.config.results
+GPU = int(STUDY.config.jobs.device.startswith("cuda"))
+TABLES, FIGURES = STUDY.config.tables, STUDY.config.figures
 BASE = workflow.current_basedir
 
 
+wildcard_constraints:
+    problem="|".join(config["problems"]),
+    experiment="|".join(config["experiments"]),
+    recipe=r"\w+",
+    layout="|".join(map(re.escape, config["layouts"])),
+    noise=r"[\d.e-]+",
+    evaluation="validation|paper|precise",
+    method=r"\w+",
+    trial=r"\d+",
+    table="|".join([*TABLES, "none"]),
+    figure="|".join([*FIGURES, "none"]),
+
+
+def ask(question, *arguments):
+    """Return what the study answers; what cannot be computed is refused in a sentence."""
+    try:
+        return question(*arguments)
+    except UQSONetError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def scored(w):
+    """Return the row behind a file of scores."""
+    return ask(STUDY.scored, w.problem, w.given, w.recipe, w.answer, w.evaluation)
+
+
+def training(w):
+    """Return the row behind a training."""
+    return ask(STUDY.training, w.problem, w.recipe, w.model)
+
+
+def law(w):
+    """Return the row behind a law of the input."""
+    return ask(STUDY.fitted_law, w.problem, w.recipe, w.law)
+
+
+@cache
 def code(script, *modules):
     """Return the digest of a rule's script, and of modules that it finds by name, with all that
     these import: an edit of them runs the rule again, one of comments or messages does not.
     """
     path = Path(workflow.sourcecache.get_path(BASE.join(f"../scripts/{script}.py")))
-    return SOURCES.digest([path], modules)
+    return ask(sources.digest, [path], modules)
 
 
-def made(*parts):
-    """Return the case that a file or a folder of trials is made for, and what defines it."""
-    path = "/".join([RESULTS, *parts])
-    if path in PLAN.made:
-        return PLAN.made[path]
-    raise WorkflowError(f"no case of the configuration needs {path}")
+def problem_code(script):
+    """Return the digest of a script with the problem of the job."""
+    return lambda w: code(script, ask(sources.problem_module, w.problem))
 
 
-# With `jobs.together` one job makes what otherwise takes one job each.
-def each(pattern, *zipped, **names):
-    """Return the pattern of a rule's files, or all of them where one job makes them."""
-    return expand(pattern, *zipped, **names) if CONFIG.jobs.together else pattern
+def growing(amount):
+    """Return a resource that grows with every attempt (retries: the SLURM profile)."""
+    return lambda wildcards, attempt: amount * attempt
 
 
-def log_of(folder, wildcard):
-    """Return the log of a rule that makes one thing or all."""
-    if CONFIG.jobs.together:
-        return f"{RESULTS}/logs/together/{folder}.log"
-    return f"{RESULTS}/logs/{folder}/{wildcard}.log"
+def require_room(jobs):
+    """Refuse sensors and modes that a grid has no room for, before the first job runs."""
+    from uqsonet_study.layouts import require_places
+    from uqsonet_study.training import require_modes
 
-
-def asked(wildcards, names):
-    """Return the names of what a job makes."""
-    return names if CONFIG.jobs.together else [wildcards[0]]
-
-
-def scored(wildcards):
-    """Return what the scores of a job are made from: one method's, or all."""
-    of = (
-        [(wildcards.case, wildcards.method, wildcards.evaluation)]
-        if wildcards
-        else SCORES
-    )
-    return [PLAN.scoring(CONFIG.cases[case], *what) for case, *what in of]
-
-
-def posterior(w):
-    """Return the case that reference posteriors are made for, and what defines them."""
-    return made("reference", w.problem, w.layout, w.noise, f"{w.evaluation}.h5")
-
-
-def read_outputs(w):
-    """Return the layouts of the output's sensors that a reference is given, if any."""
-    case, told = posterior(w)
-    return PLAN.paths.output_layouts(case) if "output_noise" in told else []
-
-
-def trials(kind, w):
-    """Return the case that trials are made for, and what defines them: it says what judges a
-    training, and for which sensors and noise a law is fitted."""
-    return made(kind, w.problem, w.recipe, f"{w.method}-N{w.pairs}{w.more}")
-
-
-def places(wildcards):
-    """Return what scores of places are made from."""
-    case = CONFIG.cases[wildcards.case]
-    table = PLAN.placement(case)[0]
-    return {
-        "problem": case.problem,
-        "functions": table.functions_of.get(case.experiment, table.functions),
-        "samples": table.samples_of.get(case.experiment, table.samples),
-        "counts": table.counts,
-        "random": table.random,
-        "margin": table.margin,
-        "noise_std": case.noise_std,
-        "code": code(
-            "placement",
-            *problem_modules([case.problem]),
-            *([] if table.shipped else PLAN.models(case, table.method)),
-        ),
-    }
+    for job in jobs:
+        w = job.wildcards
+        if job.rule.name == "sensors":
+            ask(require_places, w.problem, STUDY.config.layouts[w.layout])
+        if job.rule.name == "train":
+            ask(require_modes, w.problem, training(w).settings, training(w).N)

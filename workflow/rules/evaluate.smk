@@ -1,61 +1,52 @@
-# Scores against the references: all trials of a learned method in one job, baselines and the
-# reference itself in another. And the time of one answer, measured.
+# Scores against the references: all trials of a learned method in one job, baselines and the reference
+# itself in another (recipe `untrained`). And the time of one answer, measured.
 
 
 rule evaluate:
     input:
-        lambda w: flat(scored(w)),
+        functions=f"{RESULTS}/data/{{problem}}.h5",
+        reference=f"{RESULTS}/reference/{{problem}}/{{given}}/{{evaluation}}.h5",
+        weights=lambda w: scored(w).weights,
     output:
-        each(
-            f"{RESULTS}/scores/{{case}}/{{method}}.{{evaluation}}.csv",
-            zip,
-            case=[case for case, _, _ in SCORES],
-            method=[method for _, method, _ in SCORES],
-            evaluation=[evaluation for _, _, evaluation in SCORES],
-        ),
+        f"{RESULTS}/scores/{{problem}}/{{given}}/{{recipe}}/{{answer}}.{{evaluation}}.csv",
     log:
-        log_of("scores", "{case}/{method}.{evaluation}"),
+        f"{RESULTS}/logs/scores/{{problem}}/{{given}}/{{recipe}}/{{answer}}.{{evaluation}}.log",
+    benchmark:
+        f"{RESULTS}/times/scores/{{problem}}/{{given}}/{{recipe}}/{{answer}}.{{evaluation}}.tsv"
     conda:
         "../../environment.yml"
     resources:
-        **cost(8000, 60),
+        mem_mb=growing(8000),
+        runtime=growing(60),
     params:
-        # Method, evaluation and its configuration, noise_std, training, cut_lines, seed, files.
-        jobs=lambda w: [
-            Told(
-                told,
-                code=code(
-                    "evaluate",
-                    *PLAN.models(CONFIG.cases[told["case"]], told["method"]),
-                ),
-            )
-            for told in scored(w)
-        ],
+        method=lambda w: scored(w).method,
+        ensemble=lambda w: scored(w).ensemble,
+        pairs=lambda w: scored(w).N,
+        noise=lambda w: scored(w).noise,
+        cut_lines=lambda w: scored(w).cut_lines,
+        evaluation=lambda w: STUDY.evaluation(w.problem, w.evaluation).model_dump(),
+        seed=config["seed"],
+        code=lambda w: code("evaluate", *scored(w).modules),
     script:
         "../scripts/evaluate.py"
 
 
 rule inference:
     input:
-        # The first trial of each method.
-        weights=lambda w: [
-            PLAN.paths.weights(CONFIG.cases[w.case], method)[0]
-            for method in CONFIG.cases[w.case].methods
-        ],
+        # The first trial of each method, in the first case.
+        weights=lambda w: STUDY.first_weights(w.experiment),
     output:
-        f"{RESULTS}/inference/{{case}}.json",
+        f"{RESULTS}/inference/{{experiment}}.json",
     log:
-        f"{RESULTS}/logs/inference/{{case}}.log",
+        f"{RESULTS}/logs/inference/{{experiment}}.log",
     conda:
         "../../environment.yml"
     resources:
-        **cost(2000, 10),
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
-        told=lambda w: Told(
-            problem=CONFIG.cases[w.case].problem,
-            methods=CONFIG.cases[w.case].methods,
-            sensors=max(1, CONFIG.cases[w.case].sensors.counts[-1]),
-            code=code("inference"),
-        ),
+        methods=lambda w: config["experiments"][w.experiment]["methods"],
+        sensors=lambda w: STUDY.of([w.experiment])[0].counts[-1],
+        code=lambda w: code("inference"),
     script:
         "../scripts/inference.py"

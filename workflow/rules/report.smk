@@ -1,86 +1,54 @@
-# From scores to tables, figures, scorecard and the page that shows them all.
+# From scores to tables, figures and the scorecard. `snakemake --report report.html` shows them.
+from uqsonet_study.report import captions, inputs
 
 
 rule summary:
     input:
-        lambda w: [
-            file
-            for files in PLAN.score_files(asked(w, PLAN.summarised())).values()
-            for file in files
-        ],
+        scores=lambda w: ask(STUDY.score_files, [w.experiment]),
     output:
-        each(f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()),
+        f"{RESULTS}/summary/{{experiment}}.csv",
     log:
-        log_of("summary", "{experiment}"),
+        f"{RESULTS}/logs/summary/{{experiment}}.log",
     conda:
         "../../environment.yml"
     resources:
-        **cost(2000, 10),
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
-        jobs=lambda w: [
-            Told(
-                config=PLAN.part([e]),
-                files=PLAN.score_files([e]),
-                code=code("summary"),
-            )
-            for e in asked(w, PLAN.summarised())
-        ],
+        config=lambda w: STUDY.part([w.experiment]),
+        code=lambda w: code("summary"),
     script:
         "../scripts/summary.py"
 
 
-rule law_scores:
-    input:
-        lambda w: [f for fs in PLAN.score_files(PLAN.of_laws()).values() for f in fs],
-    output:
-        f"{RESULTS}/scores.csv",
-    log:
-        f"{RESULTS}/logs/law_scores.log",
-    conda:
-        "../../environment.yml"
-    resources:
-        **cost(2000, 10),
-    params:
-        told=lambda w: Told(
-            config=PLAN.part(PLAN.of_laws()),
-            files=PLAN.score_files(PLAN.of_laws()),
-            code=code("law_scores"),
-        ),
-    script:
-        "../scripts/law_scores.py"
-
-
 rule table:
     input:
-        lambda w: flat([PLAN.table_files(t) for t in asked(w, [*TABLES])]),
+        summaries=lambda w: ask(inputs.summaries_of_table, STUDY, w[0]),
+        logs=lambda w: ask(inputs.logs_of_table, STUDY, w[0]),
+        inference=lambda w: ask(inputs.timings_of_table, STUDY, w[0]),
+        scores=lambda w: (
+            [f"{RESULTS}/scores.csv"] if TABLES[w.table].layout == "laws" else []
+        ),
     output:
-        tex=each(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
-        csv=report(
-            each(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
+        tex=f"{RESULTS}/tables/{{table}}.tex",
+        csv=f"{RESULTS}/tables/{{table}}.csv",
+        html=report(
+            f"{RESULTS}/tables/{{table}}.html",
             caption="../report/table.rst",
             category="Tables",
-            labels=lambda w: {"table": w.table} if w else {},
+            labels={"table": "{table}"},
         ),
-        json=each(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
     log:
-        log_of("tables", "{table}"),
+        f"{RESULTS}/logs/tables/{{table}}.log",
     conda:
         "../../environment.yml"
     resources:
-        **cost(2000, 10),
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
-        captions=lambda w: {
-            t: list(table_caption(CONFIG, t)) for t in asked(w, [*TABLES])
-        },
-        jobs=lambda w: [
-            Told(
-                table=t,
-                config=PLAN.part(TABLES[t], table=t),
-                files=PLAN.table_files(t),
-                code=code("table"),
-            )
-            for t in asked(w, [*TABLES])
-        ],
+        caption=lambda w: captions.table_caption(STUDY, w.table),
+        config=lambda w: STUDY.part(TABLES[w.table].experiments, tables=[w.table]),
+        code=lambda w: code("table"),
     script:
         "../scripts/table.py"
 
@@ -88,12 +56,7 @@ rule table:
 rule all_tables:
     input:
         tables=expand(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
-        numbers=expand(f"{RESULTS}/tables/{{table}}.csv", table=TABLES),
-        summaries=expand(
-            f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()
-        ),
         scorecard=f"{RESULTS}/scorecard.csv",
-        config=f"{RESULTS}/config.json",
     output:
         tex=f"{RESULTS}/tables/all.tex",
         csv=f"{RESULTS}/tables/all.csv",
@@ -102,16 +65,17 @@ rule all_tables:
     conda:
         "../../environment.yml"
     resources:
-        **cost(2000, 10),
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
-        told=lambda w: Told(code=code("all_tables")),
+        code=lambda w: code("all_tables"),
     script:
         "../scripts/all_tables.py"
 
 
 rule scorecard:
     input:
-        expand(f"{RESULTS}/summary/{{experiment}}.csv", experiment=PLAN.summarised()),
+        summaries=STUDY.summaries(config["experiments"]),
     output:
         f"{RESULTS}/scorecard.csv",
     log:
@@ -119,67 +83,41 @@ rule scorecard:
     conda:
         "../../environment.yml"
     resources:
-        **cost(2000, 10),
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
-        told=lambda w: Told(config=PLAN.part(), code=code("scorecard")),
+        config=lambda w: STUDY.part(
+            config["experiments"], tables=inputs.error_tables(STUDY)
+        ),
+        code=lambda w: code("scorecard"),
     script:
         "../scripts/scorecard.py"
 
 
 rule figure:
     input:
-        lambda w: flat([PLAN.figure_files(f) for f in asked(w, FIGURES)]),
+        summaries=lambda w: ask(inputs.summaries_of_figure, STUDY, w[0]),
+        panels=lambda w: ask(inputs.panel_files, STUDY, w[0]),
     output:
-        pdf=each(f"{RESULTS}/figures/{{figure}}.pdf", figure=FIGURES),
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
         png=report(
-            each(f"{RESULTS}/figures/{{figure}}.png", figure=FIGURES),
+            f"{RESULTS}/figures/{{figure}}.png",
             caption="../report/figure.rst",
             category="Figures",
-            labels=lambda w: {"figure": w.figure} if w else {},
+            labels={"figure": "{figure}"},
         ),
     log:
-        log_of("figures", "{figure}"),
+        f"{RESULTS}/logs/figures/{{figure}}.log",
     conda:
         "../../environment.yml"
     resources:
-        **cost(2000, 10),
+        mem_mb=growing(2000),
+        runtime=growing(10),
     params:
-        captions=lambda w: {f: list(caption(CONFIG, f)) for f in asked(w, FIGURES)},
-        jobs=lambda w: [
-            Told(told, code=code("figure", told["drawn_by"]))
-            for told in map(PLAN.figure, asked(w, FIGURES))
-        ],
+        caption=lambda w: captions.figure_caption(STUDY, w.figure),
+        config=lambda w: STUDY.part(FIGURES[w.figure].shown, figures=[w.figure]),
+        code=lambda w: code(
+            "figure", f"uqsonet_study.report.figures.{FIGURES[w.figure].layout}"
+        ),
     script:
         "../scripts/figure.py"
-
-
-rule page:
-    input:
-        tables=expand(f"{RESULTS}/tables/{{table}}.json", table=TABLES),
-        figures=expand(f"{RESULTS}/figures/{{name}}.png", name=FIGURES),
-        scorecard=f"{RESULTS}/scorecard.csv",
-        config=f"{RESULTS}/config.json",
-        # Made last, so that the times of all stages are in the logs.
-        all=f"{RESULTS}/tables/all.tex",
-    output:
-        report(
-            f"{RESULTS}/report.html",
-            caption="../report/page.rst",
-            category="Everything on one page",
-        ),
-    log:
-        f"{RESULTS}/logs/page.log",
-    conda:
-        "../../environment.yml"
-    resources:
-        **cost(2000, 10),
-    params:
-        told=lambda w: Told(
-            config=CONFIG.model_dump(
-                mode="json", exclude={"jobs", "results", "benchmark"}
-            ),
-            captions={figure: list(caption(CONFIG, figure)) for figure in FIGURES},
-            code=code("page"),
-        ),
-    script:
-        "../scripts/page.py"

@@ -1,36 +1,33 @@
-# One trial of one method. The checkpoint is not an output (Snakemake deletes outputs before a job
-# runs), so an interrupted training continues where it stopped. Experiments that need the same training
-# share it: of their validation sets those with the least noise and the most sensor counts judge it.
+# One trial of one method. Trainings that experiments share are one file: its name has sensors and noise
+# only where the network sees them. Validation sets with these, or of the problem's first case, say how
+# good it is. The checkpoint is no output, so an interrupted training continues where it stopped.
 
 
 rule train:
     input:
         functions=f"{RESULTS}/data/{{problem}}.h5",
-        sensors=lambda w: PLAN.paths.layouts(trials("train", w)[0]),
-        reference=lambda w: PLAN.paths.reference(trials("train", w)[0], "validation"),
+        sensors=lambda w: f"{RESULTS}/sensors/{w.problem}/{training(w).layout}.h5",
+        reference=lambda w: f"{RESULTS}/reference/{w.problem}/{training(w).given}/validation.h5",
     output:
-        weights=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
-        log=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.csv",
+        weights=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{model}}/trial{{trial}}.safetensors",
+        log=f"{RESULTS}/train/{{problem}}/{{recipe}}/{{model}}/trial{{trial}}.csv",
     log:
-        f"{RESULTS}/logs/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.log",
+        f"{RESULTS}/logs/train/{{problem}}/{{recipe}}/{{model}}/trial{{trial}}.log",
+    benchmark:
+        f"{RESULTS}/times/train/{{problem}}/{{recipe}}/{{model}}/trial{{trial}}.tsv"
     conda:
         "../../environment.yml"
     resources:
-        **cost(8000, 240),
-        gpu=1 if CONFIG.jobs.device.startswith("cuda") else 0,
+        mem_mb=growing(8000),
+        runtime=growing(240),
+        gpu=GPU,
     params:
-        told=lambda w: Told(
-            problem=w.problem,
-            method=w.method,
-            config=CONFIG.method_of(trials("train", w)[0].name, w.method).model_dump(
-                mode="json"
-            ),
-            training=int(w.pairs),
-            noise_std=trials("train", w)[0].noise_std,
-            trial=int(w.trial),
-            seed=CONFIG.seed,
-            code=code("train", PLAN.model(trials("train", w)[0], w.method)),
-        ),
-        state=f"{RESULTS}/state/train/{{problem}}/{{recipe}}/{{method}}-N{{pairs}}{{more}}/trial{{trial}}.safetensors",
+        method=lambda w: training(w).method,
+        pairs=lambda w: training(w).N,
+        noise=lambda w: training(w).noise,
+        settings=lambda w: training(w).settings.model_dump(mode="json"),
+        seed=config["seed"],
+        code=lambda w: code("train", training(w).module),
+        state=f"{RESULTS}/state/train/{{problem}}/{{recipe}}/{{model}}/trial{{trial}}.safetensors",
     script:
         "../scripts/train.py"

@@ -1,22 +1,21 @@
-"""Scores of methods: see `uqsonet_study.evaluation.evaluate`."""
+"""Scores of a method: see `uqsonet_study.evaluation.evaluate`."""
 
-from pathlib import Path
-
-from uqsonet_study.config import EvaluationConfig
 from uqsonet_study.evaluation import evaluate
-from uqsonet_study.jobs import jobs
+from uqsonet_study.jobs import job
+from uqsonet_study.settings import Evaluation
 
-with jobs(snakemake) as each:
-    for told, out in zip(each, snakemake.output, strict=True):
-        evaluate(
-            told["method"],
-            told["evaluation"],
-            EvaluationConfig.model_validate(told["config"]),
-            told["noise_std"],
-            told["seed"],
-            Path(told["functions"]),
-            Path(told["reference"]),
-            Path(out),
-            weights=[Path(path) for path in told["weights"]],
-            **{key: told[key] for key in ("ensemble", "training", "cut_lines")},
-        )
+with job(snakemake) as (files, params):
+    evaluate(
+        params.method,
+        snakemake.wildcards.evaluation,
+        Evaluation.model_validate(params.evaluation),
+        params.noise,
+        params.seed,
+        files.functions,
+        files.reference,
+        files.out,
+        weights=[*files.weights] if params.method != "baselines" else [],
+        ensemble=params.ensemble,
+        training=params.pairs,
+        cut_lines=params.cut_lines,
+    )

@@ -1,16 +1,15 @@
-"""Figures, each drawn by the module of `uqsonet_study.report.figures` of its layout."""
+"""A figure, drawn by the module of `uqsonet_study.report.figures` of its layout."""
 
 from importlib import import_module
-from pathlib import Path
 
-from uqsonet_study.config import load_config
-from uqsonet_study.jobs import jobs
+from uqsonet_study.cases import Study
+from uqsonet_study.jobs import job
+from uqsonet_study.loading import load_config
 from uqsonet_study.report.figures.style import save, styled
 
-with jobs(snakemake) as each:
-    folder = Path(snakemake.output[0]).parent
-    for told in each:
-        config, name = load_config(told["config"]), told["figure"]
-        with styled():
-            figure = import_module(told["drawn_by"]).draw(config, name, told["files"])
-            save(figure, config.scale, folder / name)
+with job(snakemake) as (files, params):
+    study, name = Study(load_config(params.config)), snakemake.wildcards.figure
+    layout = study.config.figures[name].layout
+    with styled():
+        figure = import_module(f"uqsonet_study.report.figures.{layout}").draw(study, name)
+        save(figure, study.config.scale, files.pdf.with_suffix(""))

@@ -1,10 +1,8 @@
 """The time of one answer: see `uqsonet_study.evaluation.inference.time_inference`."""
 
-from pathlib import Path
-
 from uqsonet_study.evaluation.inference import time_inference
 from uqsonet_study.jobs import job
 
-with job(snakemake) as told:
-    weights = dict(zip(told["methods"], map(Path, snakemake.input), strict=True))
-    time_inference(weights, told["sensors"], Path(snakemake.output[0]))
+with job(snakemake) as (files, params):
+    weights = dict(zip(params.methods, files.weights, strict=True))
+    time_inference(weights, params.sensors, files.out)

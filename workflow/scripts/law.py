@@ -1,12 +1,19 @@
-"""A law of the input for a trained operator: see `uqsonet_study.laws.fit_law`."""
+"""A law of the input for a trained operator: see `uqsonet_study.beyond.law.fit_law`."""
 
-from pathlib import Path
-
+from uqsonet_study.beyond.law import fit_law
 from uqsonet_study.jobs import job
-from uqsonet_study.laws import fit_law
 
-with job(snakemake) as told:
-    told.pop("problem")
-    files = {name: Path(path) for name, path in snakemake.input.items()}
-    out = {"path": Path(snakemake.output.weights), "log": Path(snakemake.output.log)}
-    fit_law(**told, **files, **out)
+with job(snakemake) as (files, params):
+    fit_law(
+        **params.settings,
+        trial=int(snakemake.wildcards.trial),
+        noise_std=params.noise,
+        training=params.pairs,
+        seed=params.seed,
+        functions=files.functions,
+        sensors=files.sensors,
+        weights=files.weights,
+        path=files.law,
+        log=files.log,
+        code=params.code,
+    )

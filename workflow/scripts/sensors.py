@@ -1,19 +1,15 @@
-"""Sensor layouts of an experiment: see `uqsonet_study.layouts.generate_layouts`."""
+"""Places of sensors: see `uqsonet_study.layouts.generate_layouts`."""
 
-from pathlib import Path
-
-from uqsonet_study.config import SensorsConfig
 from uqsonet_study.jobs import job
 from uqsonet_study.layouts import generate_layouts
+from uqsonet_study.settings import Layout
 
-with job(snakemake) as told:
+with job(snakemake) as (files, params):
     generate_layouts(
-        told["problem"],
-        SensorsConfig.model_validate(told["config"]),
-        told["seed"],
-        told["validation"],
-        told["test"],
-        Path(snakemake.output[0]),
-        functions=next(iter(map(Path, snakemake.input)), None),
-        side=told.get("side", "input"),
+        snakemake.wildcards.problem,
+        Layout.model_validate(params.layout),
+        params.seed,
+        params.validation,
+        params.test,
+        files.out,
     )

@@ -1,26 +1,18 @@
-"""Functions of a problem: see `uqsonet_study.simulation` and `uqsonet_study.own_data`."""
+"""Functions of a problem: see `uqsonet_study.simulation.simulate`."""
 
-from pathlib import Path
-
-from uqsonet_study.config import JobsConfig, ProblemConfig
 from uqsonet_study.jobs import job
-from uqsonet_study.own_data import read_own_data
+from uqsonet_study.settings import Sizes
 from uqsonet_study.simulation import simulate
 
-with job(snakemake) as told:
-    config = ProblemConfig.model_validate(told["config"])
-    out, record = Path(snakemake.output.functions), Path(snakemake.output.record)
-    if config.data is not None:
-        read_own_data(told["problem"], config, told["seed"], out, record)
-    else:
-        simulate(
-            told["problem"],
-            config,
-            told["seed"],
-            out,
-            state=Path(snakemake.params.state),
-            record=record,
-            code=told["code"],
-            # Not a parameter: another device makes the same data to rounding, and no data anew.
-            device=JobsConfig.model_validate(snakemake.config.get("jobs", {})).device,
-        )
+with job(snakemake) as (files, params):
+    simulate(
+        snakemake.wildcards.problem,
+        Sizes.model_validate(params.sizes),
+        params.seed,
+        files.functions,
+        state=files.state,
+        record=files.record,
+        code=params.code,
+        # No parameter: another device makes the same data to rounding, and no data anew.
+        device=snakemake.config.get("jobs", {}).get("device", "cpu"),
+    )

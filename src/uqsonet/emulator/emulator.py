@@ -71,7 +71,8 @@ class Emulator(NamedOperator):
             ``x[,y[,z]],value[,field][,noise_std][,set][,sensor,weight]``; a tuple
             ``(locations, values)`` or ``(locations, values, noise_std)``; a list of any of these,
             one for each set; or, with `values`, an array of locations (m, d) or (B, m, d), anywhere
-            in the domain. In place of locations there may be ``WeightedPoints(points, weights)``.
+            in the domain, or a DataFrame of them, by the names of the coordinates. In place of
+            locations there may be ``WeightedPoints(points, weights)``.
         values : array, shape (m,) or (B, m), optional
             Of the field itself, not transformed.
         mask : array of bool, shape of `values`, optional

@@ -12,7 +12,8 @@ import numpy as np
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
-from uqsonet.sensors.tables import read_points
+from uqsonet.fields.numbers import is_frame
+from uqsonet.sensors.tables import columns_of, points_of_table, read_points
 
 DISTANCE_ROUNDING = 1e-9  # share by which two sensors may stand nearer than the least distance
 
@@ -113,6 +114,8 @@ def _inside(region: Any, places: np.ndarray, field: Field) -> np.ndarray:
         return inside
     if isinstance(region, Mapping):
         return _in_box(region, places, field)
+    if is_frame(region):
+        region = points_of_table(columns_of(region, [field])[0], "avoid", field)
     corners = np.asarray(region, dtype=np.float64)
     if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3 or places.shape[1] < 2:
         raise ObservationError(

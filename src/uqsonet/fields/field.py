@@ -75,7 +75,7 @@ class Transform:
         if self.name == "asinh":
             return (values / self.unit).asinh()
         if self.name == "classes":
-            known, scores = (values.new_tensor(one) for one in (self.values, self.scores))
+            known, scores = (beside(values, one) for one in (self.values, self.scores))
             nearest = torch.bucketize(values.contiguous(), (known[1:] + known[:-1]) / 2)
             gap = scores.sort().values.diff().amin()
             off = (values - known[nearest]) / known.diff().amax()
@@ -101,9 +101,17 @@ class Transform:
         return {k: v for k, v in numbers.items() if v != usual[k]}
 
 
+def beside(tensor: Tensor, numbers: Sequence[float]) -> Tensor:
+    """Return numbers as a tensor of the type, and on the device, of another.
+
+    They are filled in, not copied from the host: a CUDA graph can record that.
+    """
+    return torch.stack([tensor.new_full((), number) for number in numbers])
+
+
 def centred(domain: Domain, locations: Tensor) -> Tensor:
     """Map locations (..., d) of a domain's box to [-1, 1]^d."""
-    lower, upper = (locations.new_tensor(end) for end in (domain.lower, domain.upper))
+    lower, upper = (beside(locations, end) for end in (domain.lower, domain.upper))
     return 2 * (locations - lower) / (upper - lower) - 1
 
 
@@ -244,12 +252,16 @@ class Field:
         locations : Tensor, shape (B, m, d)
         values : Tensor, shape (B, m)
         """
-        values = functions.gather(-1, index)
-        if noise is not None:
-            values = values.to(torch.promote_types(values.dtype, noise.dtype))
-            values = self.transform.inverse(self.transform.forward(values) + noise)
+        values = self.noisy(functions.gather(-1, index), noise)
         points = self.domain.points().to(functions) if points is None else points
         return points[index], values
+
+    def noisy(self, values: Tensor, noise: Tensor | None) -> Tensor:
+        """Return values of the field with noise, of their shape, added in the transformed field."""
+        if noise is None:
+            return values
+        values = values.to(torch.promote_types(values.dtype, noise.dtype))
+        return self.transform.inverse(self.transform.forward(values) + noise)
 
 
 def part_locations(number: int | Tensor, x: Tensor, joint: Domain) -> Tensor:

@@ -88,8 +88,9 @@ def real_numbers(
     """Return a copy of a caller's array as float64; `what` names it in messages.
 
     A tensor comes to `device`, or with None stays on its own. With `missing`, masked values
-    become NaN. It refuses what `plain_array` does, and tensors that ask for gradients.
+    become NaN. It refuses what `plain_array` does, frames, and tensors that ask for gradients.
     """
+    require_no_frame(value, what, error)
     if isinstance(value, Tensor) and (value.is_meta or value.is_nested or value.is_sparse):
         raise error(f"{what} must be a plain tensor with values")
     if isinstance(value, Tensor) and value.requires_grad:
@@ -112,6 +113,13 @@ def real_numbers(
 def is_frame(value: object) -> bool:
     """Return whether a value is a DataFrame, of pandas or another library, or xarray's."""
     return hasattr(value, "to_numpy" if hasattr(value, "columns") else "to_dataframe")
+
+
+def require_no_frame(value: Any, what: str, error: type[UQSONetError] = ObservationError) -> None:
+    """Refuse a DataFrame where nothing has a name that its columns could be taken by."""
+    if is_frame(value) and hasattr(value, "columns"):
+        names = ", ".join(map(str, value.columns))
+        raise error(f"{what}: a table ({names}), but columns have no names here; pass an array")
 
 
 def require_noise(noise_std: Tensor) -> None:

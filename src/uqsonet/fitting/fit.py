@@ -17,7 +17,7 @@ import hashlib
 import itertools
 import logging
 import math
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from torch import Tensor
 from uqsonet.emulator.calibration import calibration_runs
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.files import array_digest, path_of
+from uqsonet.files import array_digest, path_of, remove_debris, require_writable
 from uqsonet.fitting.candidates import (
     SCORED_RUNS,
     Candidate,
@@ -103,6 +103,7 @@ def fit(
         ``cpu`` or ``cuda``.
     state : path, optional
         Folder of checkpoints: the same call with the same folder continues where it was stopped.
+        Files of others in it are never changed.
     bar : bool
         Draw a progress bar on a terminal.
     law : str
@@ -314,6 +315,25 @@ def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[
     return [MethodConfig(network=network, training=training) for training in trainings]
 
 
+def remove_trainings(folder: Path) -> None:
+    """Remove what trainings of `fit` left in a folder, and the folder if it is empty then."""
+    with suppress(OSError):  # as where it holds what others put there
+        for path in (*folder.glob("*.safetensors"), *folder.glob("*.state")):
+            if _left_by_training(path):
+                path.unlink()
+        folder.rmdir()
+
+
+def _left_by_training(path: Path) -> bool:
+    """Return whether a file is the result or the checkpoint of a training of `fit`."""
+    try:
+        meta = read_weights(path)[1]
+    except DataError:
+        return False
+    found = meta.get("origin", meta.get("identity"))
+    return isinstance(found, dict) and found.get("stage") == path.stem
+
+
 @dataclass(frozen=True)
 class _Trainings:
     """A folder in which trainings leave checkpoints and results, to be taken up again."""
@@ -336,6 +356,11 @@ class _Trainings:
         origin = {"runs": [one.hexdigest() for one in digests], "stage": stage}
         kept = {**origin, "config": method.model_dump(mode="json"), "seed": self.seed, "trial": 0}
         done, checkpoint = self.folder / f"{stage}.safetensors", self.folder / f"{stage}.state"
+        for path in (done, checkpoint):
+            require_writable(path)
+            remove_debris(path)
+            if path.exists() and not _left_by_training(path):
+                raise DataError(f"{path}: in the way of a training and not left by one: move it")
         weights: dict[str, Tensor] | None = None
         if done.is_file():
             stored, meta = read_weights(done)

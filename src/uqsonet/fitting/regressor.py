@@ -42,7 +42,7 @@ class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEsti
         read = FieldRuns.of(X, self.places, "identity")  # new readings may be negative
         runs = Runs({"X": read}, {"y": FieldRuns.of(y, self.points)})
         places = read.domain.points().numpy() if self.places is None else self.places
-        self._places, self._row = np.asarray(places), y.shape[1:]
+        self._places, self._row = places, y.shape[1:]
         self.emulator_ = fit(
             runs, self.minutes, sensors=[X.shape[1]], noise_std=self.noise_std,
             seed=self.random_state, law=self.law, bar=False,

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-MIN_NOISE = 1e-6  # that a sensor counts with, as a share of the largest noise in its set
+MIN_NOISE = 1e-8  # that a sensor counts with, as a share of the largest that is heard in its set
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,11 @@ def condition(
     sensors need no jitter: directions that are observed twice without noise are used once, in the
     least-squares sense. Row i of `rows` (..., m, r) holds the response of sensor i to each
     coordinate, `residuals` (..., m) the observed values minus the prior mean. Noise is independent
-    with this standard deviation, a number or (..., m), where zero is allowed; where sensors differ,
-    those below `MIN_NOISE` times the largest level count as that. Sensors without `mask` (..., m)
-    are padding.
+    with this standard deviation, a number or (..., m), where zero is allowed. Where sensors differ,
+    levels below `MIN_NOISE` times the largest one count as that, so that rounding of an exact
+    reading does not drown a noisy one. Of noise beyond the prior's spread at its sensor the spread
+    counts: a sensor that is switched off by its noise leaves the others as exact as they are.
+    Sensors without `mask` (..., m) are padding.
 
     Notes
     -----
@@ -81,16 +83,16 @@ def condition(
     """
     if rows.shape[-2] == 0:
         return GaussianLaw(rows.sum(-2), rows, residuals)
+    if mask is not None:
+        rows = rows * mask[..., None].to(rows.dtype)
+        residuals = torch.where(mask, residuals, torch.zeros_like(residuals))
     if isinstance(noise_std, Tensor):  # whitened: every sensor then has unit noise
-        largest = noise_std.amax(-1, keepdim=True)
+        largest = torch.minimum(noise_std, rows.norm(dim=-1)).amax(-1, keepdim=True)
         noisy = largest > 0
         level = torch.maximum(noise_std, MIN_NOISE * largest)
         level = torch.where(noisy, level, torch.ones_like(level))
         rows, residuals = rows / level[..., None], residuals / level
         noise_std = noisy.to(rows)
-    if mask is not None:
-        rows = rows * mask[..., None].to(rows.dtype)
-        residuals = torch.where(mask, residuals, torch.zeros_like(residuals))
     left, singular, right = torch.linalg.svd(rows, full_matrices=False)
     # Directions below rounding carry no information; with noise they carry S^2/sigma^2, harmless.
     floor = singular.amax(-1, keepdim=True) * rows.shape[-1] * torch.finfo(rows.dtype).eps

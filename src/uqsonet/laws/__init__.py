@@ -1,4 +1,4 @@
-"""Laws of the input field: what the latent variable is given the sensors (docs/model.md).
+"""Laws of the input field: what the latent variable is given the sensors (docs/laws.md).
 
 - `gaussian`: a Gaussian field, the model's own closed form;
 - `family`: a Gaussian field whose kernel (length, variance, smoothness) is random;

@@ -92,14 +92,14 @@ class KarhunenLoeveBases(nn.Module):
         modes = self.output_modes[points] * self.output_scale.double()
         return torch.cat([self.output_mean[points, None], modes], 1)
 
-    def _input_values(self, points: Tensor) -> Tensor:
-        """Return mean and scaled modes (k, 1 + r) of the input, float64, at such points."""
-        return torch.cat([self.input_mean[points, None], self.input_factor[points].double()], 1)
+    def input_values(self, points: Tensor) -> Tensor:
+        """Return mean and scaled modes (..., 1 + r) of the input, float64, at such points (...)."""
+        return torch.cat([self.input_mean[points, None], self.input_factor[points].double()], -1)
 
     def input_basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (M,) and scaled modes (M, r) of the transformed input at queries (M, d)."""
         tensors = self.input_mean, self.input_factor
-        return self._basis("input", self.fields.input.grid, self._input_values, tensors, queries)
+        return self._basis("input", self.fields.input.grid, self.input_values, tensors, queries)
 
     def input_law(self, sensors: Sensors, noise_std: float = 0.0) -> GaussianLaw:
         """Return h(O): the law of the input's coefficients given sensors, float64.
@@ -153,7 +153,7 @@ class KarhunenLoeveBases(nn.Module):
         Readings are transformed, less the mean there.
         """
         ready = observations.to(torch.float64, self.input_mean.device)
-        at_sensors = ready.read(self.fields.input.grid, self._input_values)
+        at_sensors = ready.read(self.fields.input.grid, self.input_values)
         residual = self.fields.input.transform.forward(ready.values) - at_sensors[..., 0]
         return at_sensors[..., 1:], residual
 

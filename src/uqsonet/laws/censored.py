@@ -169,7 +169,7 @@ def _completed(fields: Tensor, cuts: Tensor) -> tuple[Tensor, Tensor]:
     """Return correlations (n, n) of fields (N, n), and the fields as last completed."""
     generator = torch.Generator().manual_seed(0)
     seen = _inside(fields, cuts)
-    values, vectors = torch.linalg.eigh(torch.corrcoef(fields.T))
+    values, vectors = torch.linalg.eigh(torch.corrcoef(fields.T).view(len(cuts), -1))
     kept = values > FIRST_SHARE * values[-1]
     factor = vectors[:, kept] * values[kept].sqrt()
     correlations = _scaled(factor @ factor.T + FIRST_SHARE * torch.eye(len(factor)).double())

@@ -82,7 +82,7 @@ class FamilyLaw(MixtureLaw):
     """A mixture whose members are known but for their weights (this module's text)."""
 
     name = "family"
-    misfit = "they take only a few values, or are several fields"
+    misfit = "they are single numbers, take only a few values, or are several fields"
     layout: ClassVar = {
         **{key: value for key, value in MixtureLaw.layout.items() if key != "means"},
         "mean": ("r", torch.float64),
@@ -112,9 +112,10 @@ class FamilyLaw(MixtureLaw):
 
     @classmethod
     def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
-        """Fit weights of the members; nothing for several fields, and for classes."""
+        """Fit weights of the members; nothing for several fields, one point, and classes."""
         several = isinstance(sample.bases.fields.input.grid, JointDomain)
-        if several or classes_of(sample.fields) is not None:
+        alone = sample.fields.shape[1] == 1
+        if several or alone or classes_of(sample.fields) is not None:
             return []
         return [cls(*_members(sample, numpy_generator(seed, "law", cls.name)))]
 
@@ -187,7 +188,7 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
 
     Squared differences of fields at near points are fitted by those of each coordinate.
     """
-    extent = points.amax(0) - points.amin(0)
+    extent = (points.amax(0) - points.amin(0)).clamp_min(1e-300)
     points, extent = points / extent.amax(), extent / extent.amax()
     if points.shape[1] == 1:
         return points
@@ -198,7 +199,7 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
     some = fields[:COARSE_INPUTS].double()
     change = (some[:, first[near]] - some[:, second[near]]).square().mean(0)
     rate = least_squares([(apart[near], change[:, None])])[:, 0]
-    return points * (rate / rate.amax()).clamp_min(1e-4).sqrt()
+    return points * (rate / rate.amax().clamp_min(1e-300)).clamp_min(1e-4).sqrt()
 
 
 def _trend(points: Tensor, fields: Tensor) -> Tensor:
@@ -259,11 +260,10 @@ def _pairs(
 
     They are sought about the lengths that occur, and then nearer and nearer about one another.
     """
-    shares = weights.sum(1)
-    occur = [m.lengths[0] for m, share in zip(members, shares, strict=True) if share > MIN_WEIGHT]
+    occur = [member.lengths[0] for member in _occurring(members, weights)]
     step = members[1].lengths[0] / members[0].lengths[0]
     lengths = _closer(torch.tensor(occur), step, PAIR_LENGTHS)
-    often = shares.view(len(CORRELATIONS), -1).sum(1) > MIN_KERNEL
+    often = weights.sum(1).view(len(CORRELATIONS), -1).sum(1) > MIN_KERNEL
     pairs = [
         Member(kernel, pair, angle)
         for kernel in often.nonzero()[:, 0].tolist()
@@ -276,10 +276,7 @@ def _pairs(
         step = step**0.5
         near = {
             Member(kernel, (round(along * x, 9), round(across * y, 9)), angle)
-            for (kernel, (along, across), angle), share in zip(
-                pairs, found.weights.sum(1), strict=True
-            )
-            if share > MIN_WEIGHT
+            for kernel, (along, across), angle in _occurring(pairs, found.weights)
             for x, y in itertools.product((1 / step, 1.0, step), repeat=2)
         }
         pairs = sorted(near)
@@ -287,13 +284,18 @@ def _pairs(
     return pairs, found
 
 
+def _occurring(members: list[Member], weights: Tensor) -> list[Member]:
+    """Return the members that occur, frequent ones first: one at least, if all are rare."""
+    shares = weights.sum(1)
+    order = shares.argsort(descending=True).tolist()
+    return [members[k] for k in order if shares[k] > MIN_WEIGHT] or [members[order[0]]]
+
+
 def _refined(members: list[Member], scales: Tensor, weights: Tensor) -> tuple[list[Member], Tensor]:
     """Return members and scales about those that occur, closer to one another."""
     used = scales[weights.sum(0) > MIN_WEIGHT]
     near = _closer(used, float(scales[1] / scales[0]), SCALES)
-    shares = weights.sum(1)
-    often = [k for k in shares.argsort(descending=True).tolist() if shares[k] > MIN_WEIGHT]
-    occur = [members[k] for k in often]
+    occur = _occurring(members, weights)
     if len(occur[0].lengths) > 1:
         return occur[:MEMBERS], near
     kernels = sorted({member.kernel for member in occur})

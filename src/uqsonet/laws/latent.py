@@ -329,7 +329,7 @@ def _factor(correlations: Tensor, marks: Tensor) -> Tensor:
 def _lags(points: Tensor, marks: Tensor) -> Tensor:
     """Return the number (n, L) of the lag between each point and each landmark."""
     among = torch.cdist(points[marks], points)
-    spacing = among[among > 0].amin().clamp_min(1e-12)
+    spacing = among.masked_fill(among == 0, math.inf).amin().clamp_min(1e-12)
     steps = ((points[:, None] - points[marks]).abs() / spacing).round().long()  # (n, L, d)
     number = torch.zeros(steps.shape[:2], dtype=torch.int64)
     for axis in steps.unbind(-1):

@@ -262,7 +262,8 @@ class MixtureLaw(InputLaw):
             final, shares = waves.spectra(torch.arange(len(a)), several)
             kept = waves.rest(shares, generator)
             return cls(final, kept.double().square().mean((1, 2)).sqrt(), kept)
-        final = _Search(a, generator, varied).fitted(*chosen)
+        search = _Search(a, generator, varied)
+        final = search.fitted(*chosen) or search.fitted(1, False, 1.0)
         assert final is not None
         shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)

@@ -6,6 +6,7 @@ weights softmax_i(w_l(Lambda_i) / sqrt(d_emb)); h is the concatenation over the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,7 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from uqsonet.networks.config import AttentionNetwork
+from uqsonet.operator.base import on_cpu
 from uqsonet.operator.perceptrons import MLP, perceptron
+
+MANY_ROWS, MAX_PARTS = 16_384, 64
+"""From how many rows on, and into how many parts at most, a GPU cuts them."""
 
 
 class HeadsMLP(nn.Module):
@@ -41,10 +46,20 @@ class HeadsMLP(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (rows, inputs) to (H, rows, outputs)."""
+        """Map (rows, inputs) to (H, rows, outputs).
+
+        On a GPU gradients of weights are sums over rows in which each head has one multiprocessor.
+        Many rows are cut into parts that share the weights, so that more of them have work.
+        """
         pairs = zip(self.weights, self.biases, strict=True)
         layers = tuple(tensor for pair in pairs for tensor in pair)
-        return perceptron(x.expand(len(layers[0]), *x.shape), layers, self.activation)
+        heads, rows = len(layers[0]), len(x)
+        parts = 1 if on_cpu(x) or rows < MANY_ROWS else math.gcd(rows, MAX_PARTS)
+        if parts == 1:
+            return perceptron(x.expand(heads, *x.shape), layers, self.activation)
+        layers = tuple(one.repeat_interleave(parts, 0) for one in layers)
+        cut = x.unflatten(0, (parts, -1)).repeat(heads, 1, 1)
+        return perceptron(cut, layers, self.activation).reshape(heads, rows, -1)
 
 
 class SetEmbedding(nn.Module):

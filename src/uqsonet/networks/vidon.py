@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.posterior import PointPosterior, Posterior
-from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.laws.bases import SINGLE_PRECISION, KarhunenLoeveBases
 from uqsonet.networks.config import KarhunenLoeveSetNetwork
 from uqsonet.operator.base import Batch, OperatorModel, register
 from uqsonet.operator.closed_form import fit_bases, targets
@@ -57,6 +57,28 @@ class KarhunenLoeveVIDON(OperatorModel):
         variance = 1 - (law.variance_reduction[..., None] * law.directions**2).sum(-2)
         return torch.cat([law.mean, variance], dim=-1).float()
 
+    def embed_on_grid(self, index: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Return h(O), as `embed` does, of sensors (B, m) on grid points of these numbers.
+
+        A Cholesky factor of the sensors' covariance takes a tenth of the time of singular values,
+        and nothing here waits for a GPU. It needs some noise: a sensor counts with at least the
+        rounding of the data.
+        """
+        at_sensors = self.bases.input_values(index)
+        residual = self.fields.input.transform.forward(values.double()) - at_sensors[..., 0]
+        rows = torch.cat([at_sensors[..., 1:], residual[..., None]], -1)
+        if mask is not None:
+            rows = rows * mask[..., None]
+        covariance = rows[..., :-1] @ rows[..., :-1].mT
+        variances = covariance.diagonal(dim1=-2, dim2=-1)
+        least = SINGLE_PRECISION**2 * variances.amax(-1, keepdim=True)
+        variances += least.maximum(self.noise_std**2 + self.bases.input_remainder.square())
+        root, _ = torch.linalg.cholesky_ex(covariance)
+        seen = torch.linalg.solve_triangular(root, rows, upper=False)
+        mean = (seen[..., -1:].mT @ seen[..., :-1])[..., 0, :]
+        variance = 1 - seen[..., :-1].square().sum(-2)
+        return torch.cat([mean, variance], dim=-1).to(values)
+
     def branch(self, h: Tensor) -> Tensor:
         """Map h (..., 2 r) to scaled output coefficients (..., p)."""
         mean = h[..., : self.config.input_modes]
@@ -73,10 +95,6 @@ class KarhunenLoeveVIDON(OperatorModel):
     def loss(self, batch: Batch, normals: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the squared error as a fraction of the output's variance."""
         with torch.no_grad():
-            values = batch["values"]
-            # There is no mask where no set of the batch is padded.
-            mask = batch.get("mask", torch.ones_like(values, dtype=torch.bool))
-            sensors = Sensors(batch["locations"], values, mask)
-            h = self.embed(sensors)
+            h = self.embed_on_grid(batch["index"], batch["values"], batch.get("mask"))
         error = ((self.branch(h) - batch["c"]) ** 2).sum(-1).mean()
         return error, {"reconstruction": error}

@@ -34,6 +34,11 @@ they stand on the input's grid, `index` (B, m), their points. Besides, the rows 
 SAMPLES = 4096  # samples of an answer that has no closed form
 
 
+def on_cpu(x: Tensor | torch.Generator) -> bool:
+    """Return whether a tensor or a generator belongs to the CPU: a GPU is given other kernels."""
+    return x.device.type == "cpu"
+
+
 class Conditioned(ABC):
     """An operator that answers sensors of its input."""
 

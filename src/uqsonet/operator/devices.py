@@ -24,9 +24,11 @@ def require_device(name: str) -> str:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = int(name.partition(":")[2] or 0)
         if index >= count:
-            raise ConfigError(
-                f"jobs.device = {name!r}, but torch sees {count} CUDA devices; use 'cpu'"
-            )
+            found = f"jobs.device = {name!r}, but torch sees {count} CUDA devices; use 'cpu'"
+            if torch.version.cuda is None:
+                found += f". This torch ({torch.__version__}) is a build without CUDA; in a clone "
+                found += "`make env GPU=1` installs one with it"
+            raise ConfigError(found)
     return name
 
 

@@ -16,7 +16,7 @@ exactly that. With the empirical mean and modes of the (transformed) training in
 It is the stochastic operator model (eq:stochastic-operator) with b depending on (h, z) through a.
 In the ELBO the encoder may see the whole input of a training pair, which fixes z. The KL term then
 no longer depends on the branch, and the reconstruction term is the regression trained here. The
-transformed input is assumed to be Gaussian: docs/model.md says where that matters.
+transformed input is assumed to be Gaussian: docs/laws.md says where that matters.
 """
 
 from __future__ import annotations

@@ -8,12 +8,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from uqsonet.operator.base import on_cpu
+
 Layers = tuple[Tensor, ...]
 """Weights and biases in turns: (inputs, outputs) and (outputs,), the first bias also
 (rows, outputs); or of H perceptrons side by side (H, inputs, outputs) and (H, 1, outputs)."""
 
-ACTIVATIONS = {"tanh": torch.sigmoid_, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
-"""What follows the product of a hidden layer; for tanh with the weights of `by_sigmoid`."""
+ACTIVATIONS = {"tanh": torch.tanh_, "silu": nn.functional.silu, "gelu": nn.functional.gelu}
+"""What follows the product of a hidden layer."""
 
 
 def by_sigmoid(layers: Layers) -> Layers:
@@ -34,10 +36,13 @@ def by_sigmoid(layers: Layers) -> Layers:
 
 def perceptron(x: Tensor, layers: Layers, activation: str) -> Tensor:
     """Lead rows x (n, inputs), or (H, n, inputs) of H perceptrons, through all layers."""
-    *hidden, weight, bias = by_sigmoid(layers) if activation == "tanh" else layers
+    activate = ACTIVATIONS[activation]
+    if activation == "tanh" and on_cpu(x):
+        layers, activate = by_sigmoid(layers), torch.sigmoid_
+    *hidden, weight, bias = layers
     product = torch.addmm if x.ndim == 2 else torch.baddbmm
     for inner, shift in zip(hidden[::2], hidden[1::2], strict=True):
-        x = ACTIVATIONS[activation](product(shift, x, inner))
+        x = activate(product(shift, x, inner))
     return product(bias, x, weight)
 
 

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ LOG = logging.getLogger("uqsonet")
 Identity = dict[str, Any]
 """What defines a run: JSON-serialisable."""
 
-GENERATOR = "generator/0"  # name of the generator's state in a checkpoint
+GENERATOR = "generator/{}"  # name of a generator's state in a checkpoint, by its number
 
 
 @dataclass
@@ -46,19 +46,20 @@ class Progress:
 
 
 def save_checkpoint(
-    path: Path, identity: Identity, state: dict[str, Tensor], generator: torch.Generator,
-    progress: Progress,
+    path: Path, identity: Identity, state: dict[str, Tensor],
+    generators: Sequence[torch.Generator], progress: Progress,
 ) -> None:  # fmt: skip
     """Write a checkpoint atomically; errors are those of `require_finite`."""
     require_finite(state, progress.iteration, path)
     meta = {"identity": identity, **vars(progress)}
-    write_weights(path, state | {GENERATOR: generator.get_state()}, meta)
+    drawn = {GENERATOR.format(k): one.get_state() for k, one in enumerate(generators)}
+    write_weights(path, state | drawn, meta)
 
 
 def load_checkpoint(
-    path: Path, identity: Identity, generator: torch.Generator
+    path: Path, identity: Identity, generators: Sequence[torch.Generator]
 ) -> tuple[dict[str, Tensor], Progress] | str:
-    """Return state and progress, having restored the generator, or why there is nothing to use."""
+    """Return state and progress, having restored generators, or why there is nothing to use."""
     if not path.exists():
         return "no checkpoint"
     try:
@@ -70,7 +71,8 @@ def load_checkpoint(
     before, now = meta.pop("identity"), json.loads(json.dumps(identity))
     if changed := [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]:
         return f"{path} belongs to another run: {', '.join(changed)} changed"
-    generator.set_state(state.pop(GENERATOR).cpu())
+    for k, one in enumerate(generators):
+        one.set_state(state.pop(GENERATOR.format(k)).cpu())
     return state, Progress(**meta)
 
 
@@ -95,9 +97,8 @@ def advice(path: Path) -> str:
             "configuration and run the same command"
         )
     return (
-        f"the last good checkpoint is kept in {path}. To go on from it more slowly, run `uqsonet "
-        f"lower-rate {path} RATE`, put the same learning_rate into the configuration and run the "
-        "same command; to start anew, change learning_rate or gradient_clip alone"
+        f"the last good checkpoint is kept in {path}. To start anew, lower learning_rate or set "
+        "gradient_clip and run the same command"
     )
 
 

@@ -65,6 +65,9 @@ WEIGHTS = (0.1, 1.0, 10.0)
 KERNEL_RIDGES = tuple(10.0**k for k in range(-8, 2))
 """Variances of the rest to try, relative to the kernel's."""
 
+DROWNED = 1e4
+"""Noise, over the deviation of readings, beyond which these tell less than their rounding."""
+
 COMPARED = 200
 """Number of pairs that kernels are compared on."""
 
@@ -216,7 +219,13 @@ class _LeastSquares:
 
     def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: Targets) -> None:
         self.size = len(pairs)
-        rows = pairs - pairs.mean(0)
+        rows, values = pairs - pairs.mean(0), values - pairs.mean(0)
+        # Ridges are relative to the largest reading. A sensor that its noise switches off must not
+        # be that: it is read in a larger unit.
+        power, variance = rows.square().mean(0), noise_std.square()
+        largest = power.sort().values[-1:] + variance.sort().values[:1]
+        unit = ((power + variance) / largest.clamp_min(1e-300)).sqrt().clamp_min(1)
+        rows, values, noise_std = rows / unit, values / unit, noise_std / unit
         penalty = torch.diag(self.size * noise_std.square())
         eigenvalues, vectors = torch.linalg.eigh(rows.T @ rows + penalty)
         turned, eigenvalues = rows @ vectors, eigenvalues.clamp_min(0)
@@ -240,7 +249,7 @@ class _LeastSquares:
         for some, left in zip(*parts, strict=True):
             through += some.T @ left.double()
         gain = vectors @ (inverse[:, None] * through)
-        self.mean = targets.mean + (values - pairs.mean(0)) @ gain
+        self.mean = targets.mean + values @ gain
         self.noise = noise_std[:, None] * gain
         self._left, self._rows = targets.left, rows.float()
         self._gain, self._kept = gain.float(), kept.float()
@@ -342,7 +351,13 @@ class KernelRegression(Regression):
 
 
 def standardised(pairs: Tensor, values: Tensor, noise_std: Tensor) -> tuple[Tensor, Tensor]:
-    """Return readings of pairs (N, m), with noise, and of a set (m,), less mean over deviation."""
+    """Return readings of pairs (N, m), with noise, and of a set (m,), less mean over deviation.
+
+    Sensors that are switched off by their noise are left out.
+    """
+    spread = pairs.std(0)
+    heard = (noise_std <= DROWNED * spread) | (spread == 0)
+    pairs, values, noise_std = pairs[:, heard], values[heard], noise_std[heard]
     mean, std = pairs.mean(0), (pairs.var(0) + noise_std**2).sqrt()
     std = torch.where(std > 1e-9 * pairs.abs().amax(0), std, 1.0)
     rows, values, noise_std = (pairs - mean) / std, (values - mean) / std, noise_std / std

@@ -178,7 +178,8 @@ class Trial:
         """Return a model with the trial's initial weights and constants from data."""
         with torch.random.fork_rng(devices=[]):
             # torch.nn draws initial weights from the global generator: fork it and seed it here.
-            torch.manual_seed(self.stream(data.fields, "initialisation").initial_seed())
+            seed = self.stream(data.fields, "initialisation").initial_seed()
+            torch.default_generator.manual_seed(seed)  # that of the CPU, and not those of GPUs
             model = self.untrained(data.fields)
         with torch.no_grad():
             model.fit_constants(data)
@@ -203,6 +204,7 @@ class Trainer:
         self.targets = {name: value.to(device, self.precision) for name, value in targets}
         self.model.to(device)
         self.generator = trial.stream(data.fields, "order", device)
+        self.generators = [self.generator]  # all that batches are drawn by
         self.optimiser = self.optimiser_type(self.model, settings)
 
     def draw(self) -> tuple[Batch, Tensor]:
@@ -290,7 +292,8 @@ def train(
     """
     keep_freed_memory()
     header, trial, settings = trainer.header(), trainer.trial, trainer.trial.config.training
-    identity = {**header, **origin, "trial": trial.number}
+    kind = torch.device(trainer.device).type  # its generators have states of their own kind
+    identity = {**header, **origin, "trial": trial.number, "device": kind}
     progress = _resumed(trainer, state, identity)
     # Validation works on a copy, which has averaged weights.
     validated = trial.untrained(trainer.model.fields).eval()
@@ -302,20 +305,22 @@ def train(
         while progress.iteration < total:
             terms = trainer.step(progress.iteration)
             progress.iteration += 1
-            now, at_end = time.monotonic(), progress.iteration == total
-            progress.seconds = before + now - start
-            if at_end or progress.iteration % CHECK_EVERY == 0:
+            at_end = progress.iteration == total
+            logged = at_end or progress.iteration % every == 0
+            if logged or progress.iteration % CHECK_EVERY == 0:  # waits for a GPU
                 _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
                 show.update(progress.iteration)
-            if at_end or progress.iteration % every == 0:
+            now = time.monotonic()
+            progress.seconds = before + now - start
+            if logged:
                 require_finite(trainer.optimiser.weights(), progress.iteration, state)
                 progress.history.append(_row(trainer, validated, terms, progress, skills))
                 show.update(progress.iteration, _logged(progress.history[-1], show, total))
             stopped = bool(stop) and not at_end  # a signal may come while skills are measured
             if stopped or (now - saved_at > 60 * checkpoint_minutes and not at_end):
                 _require_finite_loss(trainer, terms["loss"], progress.iteration, state)
-                tensors, generator = trainer.optimiser.state(), trainer.generator
-                save_checkpoint(state, identity, tensors, generator, progress)
+                tensors, generators = trainer.optimiser.state(), trainer.generators
+                save_checkpoint(state, identity, tensors, generators, progress)
                 saved_at = time.monotonic()
             if stopped:
                 raise TrainingError(
@@ -332,7 +337,7 @@ def train(
 def _resumed(trainer: Trainer, state: Path, identity: Identity) -> Progress:
     """Return how far a training is, having restored its checkpoint if there is one to use."""
     remove_debris(state)
-    loaded = load_checkpoint(state, identity, trainer.generator)
+    loaded = load_checkpoint(state, identity, trainer.generators)
     if isinstance(loaded, str):
         if state.exists():
             LOG.info("starting from the beginning: %s", loaded)

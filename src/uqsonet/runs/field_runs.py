@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from uqsonet.fields.cloud import MaskedGrid, Point, PointCloud
 from uqsonet.fields.field import AXES, TRANSFORMS
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import LabelledField, Layout
-from uqsonet.fields.numbers import plain_array, real_numbers
+from uqsonet.fields.numbers import is_frame, plain_array, real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
 from uqsonet.runs.stored import changed, row_blocks
@@ -393,8 +393,14 @@ def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
     return float(error.square().mean())
 
 
-def _table(points: object, what: str) -> np.ndarray:
-    """Return points as an array (n, d)."""
+def _table(points: Any, what: str) -> np.ndarray:
+    """Return points as an array (n, d), those of a table by the names x, y, z."""
+    if is_frame(points) and hasattr(points, "columns"):
+        names = list(AXES[: len(points.columns)])
+        if sorted(map(str, points.columns)) != names:
+            there = ", ".join(map(str, points.columns))
+            raise DataError(f"{what}: columns {there}; a table of points has {', '.join(names)}")
+        points = points[names].to_numpy()
     array = real_numbers(points, what, error=DataError).numpy()
     return array[:, None] if array.ndim == 1 else array
 

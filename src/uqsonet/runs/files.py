@@ -134,7 +134,7 @@ def open_runs(
     group first, then at the top, then in the one group that has some. An attribute ``units`` is
     taken.
 
-    HDF5 files of this project (docs/data-format.md) have their fields by symbol, those of the split
+    HDF5 files of this project (docs/architecture.md) have fields by symbol, those of the split
     ``training``; ``test/k`` names another.
 
     HDF5: ``scale_factor``, ``add_offset``, ``_FillValue`` and ``missing_value`` are applied.

@@ -130,12 +130,18 @@ def _one_field(fields: Sequence[Field], name: str, value: object, noise_std: obj
 def _from_arrays(
     field: Field, number: int, locations: object, values: object, mask: object, noise_std: object
 ) -> Sensors:
-    if not isinstance(locations, WeightedPoints):
-        return sensors_at(field, locations, values, mask, noise_std, number=number, device="cpu")
+    weighted = isinstance(locations, WeightedPoints)
+    x = locations.points if weighted else locations
+    if is_frame(x):  # its columns go by the names of coordinates
+        from uqsonet.sensors.tables import places_of
+
+        x = places_of(x, field, "points" if weighted else "locations")
+    if not weighted:
+        return sensors_at(field, x, values, mask, noise_std, number=number, device="cpu")
     if mask is not None:
         raise ObservationError("a mask goes with sensors at points, not with weights on points")
     dim = field.domain.dim
-    x = real_numbers(locations.points, "points")
+    x = real_numbers(x, "points")
     weights = real_numbers(locations.weights, "weights")
     x = x[:, None] if x.ndim == 1 and dim == 1 else x
     y = real_numbers(values, "values", missing=True)

@@ -15,7 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
 from uqsonet.fields.grid import Values
-from uqsonet.fields.numbers import real_numbers, require_noise, without_mask
+from uqsonet.fields.numbers import (
+    real_numbers,
+    require_no_frame,
+    require_noise,
+    without_mask,
+)
 from uqsonet.fields.stacked import Domain
 
 COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
@@ -242,6 +247,7 @@ def sensors_at(
     if values is None:
         raise ObservationError("shapes do not fit: locations without values")
     dim = field.domain.dim
+    require_no_frame(locations, "locations")
     x, y = (
         real_numbers(one, what, device, missing=True)  # padding may be masked
         for one, what in ((locations, "locations"), (values, "values"))
@@ -260,6 +266,7 @@ def sensors_at(
         )
     m = torch.ones_like(y, dtype=torch.bool)
     if mask is not None:
+        require_no_frame(mask, "mask")
         mask = without_mask(mask, "mask")
         try:
             m = torch.as_tensor(mask)

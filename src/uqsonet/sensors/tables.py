@@ -370,3 +370,15 @@ def read_candidates(path: Path, field: Field) -> tuple[Tensor, Tensor | None]:
 def points_of_table(table: Mapping[str, Sequence[object]], where: str, field: Field) -> Tensor:
     """Return points (M, d) of a field from columns that `where` names in messages."""
     return _coordinates(_plain_axes(table, [field], where), field.domain.dim, where)
+
+
+def places_of(table: Any, field: Field, what: str) -> np.ndarray:
+    """Return places (m, d) of sensors from a frame: a field's coordinates by name, and no more."""
+    columns = columns_of(table, [field])[0]
+    plain, dim = _plain_axes(columns, [field], what), field.domain.dim
+    if set(plain) != set(AXES[:dim]):
+        raise ObservationError(
+            f"{what}: columns {', '.join(columns) or 'none'}; a table of places has the "
+            f"coordinates of {field.name} ({', '.join(field.axes)}) and no others"
+        )
+    return _coordinates(plain, dim, what).numpy()

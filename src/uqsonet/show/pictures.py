@@ -133,7 +133,7 @@ def _true(posterior: Any, truth: object) -> Values | None:
     if truth is None:
         return None
     if isinstance(truth, tuple) and len(truth) == 2:
-        points, values = real_numbers(truth[0], "truth: points").numpy(), truth[1]
+        points, values = posterior._points(truth[0]).numpy(), truth[1]
     else:
         points = posterior.field.domain.points().numpy()
         values = _in_domain_order(posterior.field, truth)

@@ -7,25 +7,22 @@ Posteriors are sampled from the prior of z (Algorithm 1), never through the enco
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from torch import Tensor
 
-from uqsonet.errors import ConfigError
+from uqsonet.errors import DataError
 from uqsonet.files import write_text
-from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.devices import keep_freed_memory
+from uqsonet.operator.file import read_weights
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.sensors.sensors import Sensors
-from uqsonet_study.baselines import SensorFree, build_baseline
-from uqsonet_study.config import BASELINES, EvaluationConfig
+from uqsonet_study import BASELINES
+from uqsonet_study.baselines import build_baseline
+from uqsonet_study.beyond.exact import ExactLaw, is_exact
 from uqsonet_study.ensemble import load_ensemble, load_trials
 from uqsonet_study.evaluation.scores import (
     Expansion,
@@ -34,9 +31,9 @@ from uqsonet_study.evaluation.scores import (
     score_reference,
     score_set,
 )
-from uqsonet_study.exact import ExactLaw, is_exact
 from uqsonet_study.kept_modes import Keeper
 from uqsonet_study.predictor import Predictor
+from uqsonet_study.settings import Evaluation
 from uqsonet_study.storage import load_functions
 
 LOG = logging.getLogger("uqsonet")
@@ -47,7 +44,7 @@ LOG_EVERY = 200  # observation sets between log lines
 def evaluate(
     method: str,
     label: str,
-    config: EvaluationConfig,
+    config: Evaluation,
     noise_std: float,
     seed: int,
     functions: Path,
@@ -82,6 +79,7 @@ def evaluate(
         Grid lines such as ``x=0.5`` with errors of their own.
     """
     keep_freed_memory()
+    require_weights(weights)
     targets = load_targets(functions, reference, config, cut_lines)
     rows: list[dict[str, Any]] = []
     if method == "baselines":
@@ -89,7 +87,7 @@ def evaluate(
         pairs.keeper = Keeper(functions)
         bases = None  # of cokriging, which regression answers in, too
         for name in BASELINES:
-            model = build_baseline(name, pairs, noise_std, bases, config.target == "input")
+            model = build_baseline(name, pairs, noise_std, bases)
             bases = getattr(model, "bases", None)
             rows += _scored(model, targets, (name, 0, label), noise_std, seed)
         for s in range(len(targets.sets.function)):
@@ -102,6 +100,18 @@ def evaluate(
             rows += _scored(model, targets, (method, trial, label), noise_std, seed)
     text = pd.DataFrame(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_text(path, text)
+
+
+def require_weights(weights: Sequence[Path]) -> None:
+    """Refuse weights of other trials than their place in the list says.
+
+    Raises
+    ------
+    DataError
+    """
+    for trial, path in enumerate(weights):
+        if (found := read_weights(path)[1].get("trials")) != [trial]:
+            raise DataError(f"{path}: holds trials {found}, expected [{trial}]")
 
 
 def _scored(
@@ -118,51 +128,16 @@ def _scored(
     rows: list[dict[str, Any]] = []
     start, size = time.monotonic(), len(observations.values)
     for s in range(size):
-        posterior, more = _answer(model, targets, s, noise_std, method)
+        o = targets.sets.observations[s : s + 1]
+        posterior = model.condition(o.locations, o.values, o.mask, noise_std)
         expansion = expansion or Expansion.of(posterior, targets)
         place = (targets.fields.name, "test", label, "model", method, trial, s)
         scores = score_set(posterior, expansion, targets, s, torch_generator(seed, *place))
-        rows += _rows(targets, what, s, scores | more)
+        rows += _rows(targets, what, s, scores)
         if (s + 1) % LOG_EVERY == 0 or s + 1 == size:
             elapsed = time.monotonic() - start
             LOG.info("%s, trial %d: set %d of %d, %.0f s", method, trial, s + 1, size, elapsed)
     return rows
-
-
-def _answer(
-    model: Predictor,
-    targets: ScoringTargets,
-    s: int,
-    noise_std: float,
-    method: str,
-) -> tuple[Posterior, dict[str, float]]:
-    """Return the posterior of the target given set `s`, and what is known of how it was made."""
-    o = targets.sets.observations[s : s + 1]
-    inputs = o.locations, o.values, o.mask, noise_std
-    if not targets.joint or isinstance(model, SensorFree):
-        return model.condition(*inputs), {}
-    jointly = getattr(model, "condition_jointly", None)
-    if jointly is None:
-        raise ConfigError(f"method {method!r} has no joint law of input and output to be scored")
-    u = targets.sets.outputs
-    if u is None:
-        dim = targets.fields.output.grid.dim
-        u = Sensors(torch.zeros(1, 0, dim), torch.zeros(1, 0), torch.zeros(1, 0).bool())
-    else:
-        u = u[s : s + 1]
-    joint = jointly(
-        (*_without_padding(o), noise_std),
-        (*_without_padding(u), targets.sets.output_noise_std),
-    )
-    posterior = joint.input if targets.config.target == "input" else joint.output
-    size = float(joint.effective_size[0])
-    return posterior, {"effective_size": size} if math.isfinite(size) else {}
-
-
-def _without_padding(observations: Sensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Return locations, values and mask of one set."""
-    o, used = observations, observations.mask[0]
-    return o.locations[:, used], o.values[:, used], o.mask[:, used]
 
 
 def _rows(

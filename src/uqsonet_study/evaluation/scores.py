@@ -18,7 +18,6 @@ from uqsonet.errors import DataError, NoUncertaintyError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -28,16 +27,10 @@ from uqsonet.gauss.metrics import (
     relative_error,
 )
 from uqsonet.gauss.posterior import PointPosterior, Posterior, spread
-from uqsonet_study.config import EvaluationConfig
-from uqsonet_study.distances import (
-    bures_wasserstein2,
-    expected_crps,
-    marginal_w1,
-    mass_within,
-    quantile_bins,
-    wasserstein2,
-)
+from uqsonet_study.beyond.distances import marginal_w1, mass_within, quantile_bins
+from uqsonet_study.distances import bures_wasserstein2, expected_crps, wasserstein2
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
+from uqsonet_study.settings import Evaluation
 from uqsonet_study.storage import load_functions
 
 # POT is given numpy arrays here. It would import jax, a second in every job, if it is there.
@@ -59,12 +52,12 @@ RANK_BINS = 10  # bars of a rank histogram
 
 @dataclass(frozen=True)
 class ScoringTargets:
-    """What posteriors of u, or of the transformed input, are scored against."""
+    """What posteriors of u are scored against."""
 
     fields: OperatorFields
     sets: ObservationSets
     truth: Tensor  # the observed functions themselves on the full grid, (S, n)
-    config: EvaluationConfig
+    config: Evaluation
     lines: Mapping[str, Tensor]  # cut lines, each with the grid points on it
 
     @property
@@ -72,22 +65,9 @@ class ScoringTargets:
         """Reference posteriors, where there are any."""
         return self.sets if isinstance(self.sets, Reference) else None
 
-    @property
-    def joint(self) -> bool:
-        """Whether methods are asked for the joint law: the output is read, or the input wanted."""
-        return self.sets.outputs is not None or self.config.target == "input"
-
-    def scored_grid(self) -> tuple[Domain, Tensor]:
-        """Return the grid of distributional scores and its flat indices in the full grid."""
-        fields = self.fields
-        if self.config.target == "output":
-            return fields.training_grid()
-        same = fields.input.grid == fields.output.grid
-        return fields.input.grid.subgrid(fields.output_stride if same else 1)
-
 
 def load_targets(
-    functions: Path, reference: Path, config: EvaluationConfig, cut_lines: Sequence[str] = ()
+    functions: Path, reference: Path, config: Evaluation, cut_lines: Sequence[str] = ()
 ) -> ScoringTargets:
     """Read the reference posteriors and the true functions behind the observations.
 
@@ -97,13 +77,8 @@ def load_targets(
         If a file is damaged or a cut line is not one of the grid.
     """
     found, fields, _ = load_sets(reference)
-    data, scored = load_functions(functions, "test"), fields.output
-    if config.target == "input":
-        scored = fields.input
-        truth = scored.transform.forward(data.kappa.double())[found.function]
-    else:
-        truth = data.u.double()[found.function]
-    lines = {line: points_on(uniform_grid(scored), line) for line in cut_lines}
+    truth = load_functions(functions, "test").u.double()[found.function]
+    lines = {line: points_on(uniform_grid(fields.output), line) for line in cut_lines}
     return ScoringTargets(fields, found, truth, config, lines)
 
 
@@ -177,7 +152,7 @@ class Expansion:
     @classmethod
     def of(cls, posterior: Posterior, targets: ScoringTargets) -> Expansion:
         """Return the expansion of a model whose posterior this is."""
-        (offset, basis), (grid, kept) = posterior.basis(), targets.scored_grid()
+        (offset, basis), (grid, kept) = posterior.basis(), targets.fields.training_grid()
         weights, ref = grid.quadrature().double().sqrt(), targets.reference
         frame, root = torch.linalg.qr(weights[:, None] * basis[kept])
         modes = None
@@ -222,11 +197,11 @@ def score_set(
         found = offset + posterior.coefficients.double() @ basis.T
         return _errors((found[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
-    grid, kept = targets.scored_grid()
+    grid, kept = targets.fields.training_grid()
     quantiles = None if ref is None else ref.quantiles
     size = config.model_samples if quantiles is not None else BAND_SAMPLES
     drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
-    if posterior.whole is not None and config.target == "output":  # no sums of modes
+    if posterior.whole is not None:  # no sums of modes
         samples = next(posterior.whole(len(drawn), generator)).float()
     else:  # in single precision, whose rounding is far below what so few samples leave open
         samples = torch.addmm(expansion.scored_offset, drawn.float(), expansion.scored_basis.T)
@@ -304,7 +279,7 @@ def score_reference(targets: ScoringTargets, s: int) -> dict[str, float]:
     if ref.floor_w1 is not None:
         scores["w1"] = float(ref.floor_w1[s])
     if ref.samples is not None and ref.floor_w2 is not None:
-        grid, kept = targets.scored_grid()
+        grid, kept = targets.fields.training_grid()
         samples, truth = ref.samples[s], targets.truth[s, kept].float()
         scores["w2"] = float(ref.floor_w2[s])
         # Distances are taken from squares, which single precision would cancel.

@@ -256,41 +256,32 @@ class SeparableField(GaussianField):
         return field.reshape(*xi.shape[:-1], len(self.mean)) * self._on_grid
 
 
-class SpectralField(GaussianField):
-    """A field on a uniform grid of the unit square with independent weights on known functions.
+class CosineField(GaussianField):
+    """A field on a uniform grid of the unit square: independent weights on products of cosines.
 
-    ``field(x, y) = envelope(x, y) sum_jk std(v_j^2 + v_k^2) b_j(x) b_k(y) xi_jk`` where each b_j
-    has the square mean one and ``-b_j'' = v_j^2 b_j``: a function of ``-Lap`` applied to white
-    noise. Subclasses say what b is.
+    ``field(x, y) = sum_jk std(v_j^2 + v_k^2) b_j(x) b_k(y) xi_jk`` has free ends (Neumann
+    conditions). Functions along an axis are ``1, sqrt2 cos(pi x), sqrt2 cos(2 pi x), ...``, as many
+    as points, and ``v = 0, pi, 2 pi, ...``.
 
     Parameters
     ----------
-    axis : Tensor, shape (points,)
-        Grid coordinates along each axis.
-    frequency : Tensor, shape (k,)
-        The v of the functions along each axis.
+    points : int
+        Along each axis, both ends included.
     std : callable
         Maps eigenvalues of ``-Lap`` to standard deviations of the weights.
-    envelope : callable, optional
-        Known factor; maps locations (k, 2) to (k,).
     """
 
-    def __init__(
-        self,
-        axis: Tensor,
-        frequency: Tensor,
-        std: Callable[[Tensor], Tensor],
-        envelope: Mean = _one,
-    ) -> None:
-        self._frequency, self._envelope = frequency, envelope
-        self._std = std(frequency[:, None] ** 2 + frequency**2)
-        self._functions = self._along(axis)
-        self.mean = torch.zeros(len(axis) ** 2, dtype=torch.float64)
-        self._on_grid = envelope(torch.cartesian_prod(axis, axis))
+    def __init__(self, points: int, std: Callable[[Tensor], Tensor]) -> None:
+        frequency = math.pi * torch.arange(points, dtype=torch.float64)
+        self._frequency, self._std = frequency, std(frequency[:, None] ** 2 + frequency**2)
+        self._functions = self._along(torch.linspace(0, 1, points, dtype=torch.float64))
+        self.mean = torch.zeros(points**2, dtype=torch.float64)
 
     def _along(self, x: Tensor) -> Tensor:
         """Return the functions (k, points) at places (k,) of an axis."""
-        raise NotImplementedError
+        cosines = math.sqrt(2) * torch.cos(x[:, None] * self._frequency)
+        cosines[:, 0] = 1.0
+        return cosines
 
     @property
     def factor(self) -> Tensor:
@@ -302,75 +293,15 @@ class SpectralField(GaussianField):
         """Number of independent normals in a sample: one for each pair of functions."""
         return self._std.numel()
 
-    def leading(self, count: int) -> Tensor:
-        """Return the indices of the (at most) `count` coordinates that carry most variance."""
-        return self._std.flatten().argsort(descending=True, stable=True)[:count]
-
     def rows(
         self, locations: Float[Tensor, "k d"]
     ) -> tuple[Float[Tensor, " k"], Float[Tensor, "k r"]]:
         """Return the mean (k,) and factor rows (k, r) at any locations (k, d)."""
-        locations = locations.to(self.mean)
-        x, y = (self._along(places) for places in locations.T)
-        x = x * self._envelope(locations)[:, None]
+        x, y = (self._along(places) for places in locations.to(self.mean).T)
         rows = (x[:, :, None] * y[:, None, :] * self._std).flatten(1)
         return torch.zeros(len(rows), dtype=torch.float64), rows
 
     def fluctuation(self, xi: Float[Tensor, "*batch r"]) -> Float[Tensor, "*batch n"]:
         """Map coordinates (..., r) to fields (..., n), one axis at a time."""
         weights = xi.unflatten(-1, self._std.shape) * self._std
-        field = (self._functions @ (weights @ self._functions.T)).flatten(-2)
-        return field * self._on_grid
-
-
-class CosineField(SpectralField):
-    """A sum of cosines: a field with free ends (Neumann conditions).
-
-    Functions along an axis are ``1, sqrt2 cos(pi x), sqrt2 cos(2 pi x), ...``, as many as points.
-
-    Parameters
-    ----------
-    points : int
-        Along each axis, both ends included.
-    std, envelope : callable
-        As those of `SpectralField`.
-    """
-
-    def __init__(self, points: int, std: Callable[[Tensor], Tensor], envelope: Mean = _one) -> None:
-        frequency = math.pi * torch.arange(points, dtype=torch.float64)
-        axis = torch.linspace(0, 1, points, dtype=torch.float64)
-        super().__init__(axis, frequency, std, envelope)
-
-    def _along(self, x: Tensor) -> Tensor:
-        cosines = math.sqrt(2) * torch.cos(x[:, None] * self._frequency)
-        cosines[:, 0] = 1.0
-        return cosines
-
-
-class PeriodicField(SpectralField):
-    """A sum of cosines and sines: a periodic field of a stationary law.
-
-    Functions along an axis are ``1, sqrt2 cos(2 pi x), sqrt2 sin(2 pi x), sqrt2 cos(4 pi x), ...``
-    up to the highest pair that the points tell apart.
-
-    Parameters
-    ----------
-    points : int
-        Along each axis: 0, 1 / points, 2 / points, ...
-    std, envelope : callable
-        As those of `SpectralField`.
-    """
-
-    def __init__(self, points: int, std: Callable[[Tensor], Tensor], envelope: Mean = _one) -> None:
-        degree = (
-            torch.arange(2 * ((points - 1) // 2) + 1, dtype=torch.float64).add(1).div(2).floor()
-        )
-        axis = torch.arange(points, dtype=torch.float64) / points
-        super().__init__(axis, 2 * math.pi * degree, std, envelope)
-
-    def _along(self, x: Tensor) -> Tensor:
-        angle = x[:, None] * self._frequency
-        waves = math.sqrt(2) * torch.cos(angle)
-        waves[:, 2::2] = math.sqrt(2) * torch.sin(angle[:, 2::2])
-        waves[:, 0] = 1.0
-        return waves
+        return (self._functions @ (weights @ self._functions.T)).flatten(-2)

@@ -17,8 +17,8 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet_study.priors.beyond import Law, Prior
 from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet_study.priors.law import Law, Prior
 
 GPU_BLOCK = 2048  # functions solved at a time on a GPU: enough to fill it
 BEYOND = "beyond the paper"  # what stands for the section of a problem that the paper does not have
@@ -38,7 +38,7 @@ class Problem(ABC):
         The grid of kappa and of u.
     prior : Prior
         The law of the transformed input on that grid: a `GaussianField`, or one of
-        `uqsonet_study.priors.beyond`, or anything that draws fields and conditions them.
+        `uqsonet_study.beyond.priors`, or anything that draws fields and conditions them.
     """
 
     name: str
@@ -62,9 +62,6 @@ class Problem(ABC):
     output_stride: int = 1
     """Training sees every `output_stride`-th point of the output grid along each axis."""
     zero_boundary: bool = False  # whether u vanishes on the boundary
-    jumps: bool = False  # whether u jumps: its law is more than its moments
-    shifts: tuple[int, int] = (0, 0)
-    """A direction of the periodic plane along which a shifted pair is a pair, if there is one."""
     block: int = 1000
     """Functions drawn and solved at a time, so that they stay in the processor's cache."""
 
@@ -176,16 +173,6 @@ class Problem(ABC):
         The identity comes first. They act on the unobserved input and on u together.
         """
         return [torch.arange(self.grid.size)]
-
-    def images(self, fields: Tensor, number: int) -> Tensor:
-        """Return images (number N, n) of inputs or outputs (N, n), the fields themselves first.
-
-        They are made by maps that the operator commutes with and that leave the law of the inputs
-        as it is, so images of a pair are a pair.
-        """
-        if number > 1:
-            raise ConfigError(f"{self.name}: no images of its pairs are known, found {number}")
-        return fields
 
     @property
     def fields(self) -> OperatorFields:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from uqsonet.fields.field import Transform
 from uqsonet.fields.grid import Grid
-from uqsonet_study.priors.beyond import Prior
 from uqsonet_study.priors.gaussian_process import GaussianField, Mean, squared_exponential, zero
+from uqsonet_study.priors.law import Prior
 from uqsonet_study.problems.base import Problem
 from uqsonet_study.solvers.elliptic1d import solve_elliptic1d
 

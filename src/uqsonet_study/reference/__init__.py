@@ -7,7 +7,5 @@ on the operator:
   with a quadratic control variate and, where possible, in closed form over the second input;
 - `affine`: u depends affinely on the observed Gaussian input: closed form, or an average over the
   prior of the second input that serves all observation sets at once;
-- `linear`: the same closed form with sensors of either side, for the joint law of input and u;
-- `chains`: Markov chains with the solver where sensors read u, too;
 - `files`: the file that references of an evaluation end in.
 """

@@ -18,7 +18,6 @@ from torch import Tensor
 from uqsonet.gauss.gaussian import GaussianLaw
 from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import Problem
-from uqsonet_study.reference.linear import affine_maps, responses, unit_responses
 from uqsonet_study.reference.moments import Moments, gaussian_moments
 
 NEGLECTED = 1e-4
@@ -75,15 +74,9 @@ FLUSH = 16  # batches summed in single precision before they join the double-pre
 SOLVE_DTYPE = torch.float32
 """Responses are solved to 1e-5 (TOLERANCE of the solver), far below the sampling error over k."""
 
-HELD_VALUES = 2**26
-"""Of responses of u to the coordinates of its input, at most: 512 MiB. More are not held."""
-
 
 class ClosedForm:
     """Exact moments of u under Gaussian laws of the input of a fixed affine operator.
-
-    Responses of u to all coordinates are held where they are few enough; otherwise each law takes
-    solves of its own.
 
     Parameters
     ----------
@@ -95,13 +88,6 @@ class ClosedForm:
 
     def __init__(self, problem: Problem, vectors: Tensor) -> None:
         field, self._vectors = problem.gaussian_prior, vectors
-        self._apply, self._response = affine_maps(problem)["output"], None
-        if field.rank * problem.grid.size > HELD_VALUES:
-            centre = self._apply(torch.zeros(1, field.rank, dtype=torch.float64))[0]
-            self._prior = gaussian_moments(centre, torch.zeros_like(centre)[:, None], vectors)
-            for some in unit_responses(self._apply, field.rank):
-                self._prior += gaussian_moments(torch.zeros_like(centre), some.T, vectors)
-            return
         every = torch.cat([field.mean[None], field.fluctuation(torch.eye(field.rank).double())])
         u = problem.solve_affine(None, every)[0]
         self._response = u[1:]
@@ -110,15 +96,8 @@ class ClosedForm:
     def moments(self, law: GaussianLaw) -> Moments:
         """Return the moments: those of the prior, less what the sensors take away."""
         taken = law.variance_reduction.sqrt()[:, None] * law.directions
-        shift, factor = self._respond(law.mean), self._respond(taken).T
+        shift, factor = law.mean @ self._response, (taken @ self._response).T
         return self._prior - gaussian_moments(-shift, factor, self._vectors)
-
-    def _respond(self, xi: Tensor) -> Tensor:
-        """Return the linear part of u (..., n) at coordinates (..., r)."""
-        if self._response is not None:
-            return xi @ self._response
-        found = torch.cat(list(responses(self._apply, xi.reshape(-1, xi.shape[-1]))))
-        return found.reshape(*xi.shape[:-1], -1)
 
 
 class OperatorMoments:

@@ -7,8 +7,9 @@ the exact Wasserstein distance wants them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,15 +27,11 @@ class ObservationSets:
 
     observations: Sensors  # S sets, ordered by sensor count; float64
     function: Tensor  # (S,), index of the function observed in its split
-    # what sensors of the output read of the same functions, where there are any
-    outputs: Sensors | None = field(default=None, kw_only=True)
-    output_noise_std: float = field(default=0.0, kw_only=True)  # their noise
 
     @property
     def counts(self) -> Tensor:
-        """Sensor count (S,) that a set is listed by: that of the side with more sensors."""
-        found = self.observations.counts
-        return found if self.outputs is None else torch.maximum(found, self.outputs.counts)
+        """Sensor count (S,) that a set is listed by."""
+        return self.observations.counts
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,7 @@ class Reference(ObservationSets):
     std: Tensor
     # (S, n), what tells the error of `mean` and `std`. For `monte_carlo` the same from an
     # independent draw of equal size (the floor under any comparison); for `reduced` the first of
-    # two independent halves, as far from their average as that is from the truth, on average; for
-    # `chains` the first half of the chains.
+    # two independent halves, as far from their average as that is from the truth, on average.
     repeat_mean: Tensor
     repeat_std: Tensor
     mode_vectors: Tensor  # (n, k), orthonormal (in quadrature) basis for the Gaussian W2
@@ -57,18 +53,12 @@ class Reference(ObservationSets):
     floor_w2: Tensor | None  # (S,), exact W2 between the two independent draws
     # (S, bins, M), means of equal bins of the ascending samples at each point of the training grid
     quantiles: Tensor | None = None
-    # (S,), `marginal_w1` between the quantiles of the two independent draws; for `chains` between
-    # those of the first half and of all
+    # (S,), `marginal_w1` between the quantiles of the two independent draws
     floor_w1: Tensor | None = None
-    # (S,), of `chains`: the largest and the least of each set
-    r_hat: Tensor | None = None
-    effective_size: Tensor | None = None
 
 
-OPTIONAL = ("samples", "floor_w2", "quantiles", "floor_w1", "r_hat", "effective_size")
-SIDES = ("observations", "outputs", "output_noise_std")
+OPTIONAL = ("samples", "floor_w2", "quantiles", "floor_w1")
 OF_SETS = ("locations", "values", "mask")
-OF_OUTPUTS = tuple(f"output_{name}" for name in OF_SETS)
 
 
 def load_reference(path: Path) -> tuple[Reference, OperatorFields, float]:
@@ -92,21 +82,15 @@ def load_sets(path: Path) -> tuple[ObservationSets, OperatorFields, float]:
     """
     with ArrayFile(path, "reference") as file, readable(path, "header cannot be read"):
         operator_fields, noise_std = file.fields(), float(file.meta["noise_std"])
-        output_noise_std = float(file.meta.get("output_noise_std", 0.0))
         data = {name: torch.from_numpy(file.read(name)) for name in file.names()}
-    own = {f.name for f in fields(Reference)} - set(SIDES)
+    own = {f.name for f in fields(Reference)} - {"observations"}
     posteriors = own & set(data) != {"function"}
     expected = {*OF_SETS, *(own - set(OPTIONAL) if posteriors else {"function"})}
-    expected |= set(OF_OUTPUTS) if set(data) & set(OF_OUTPUTS) else set()
     if wrong := sorted((expected - set(data)) | (set(data) - expected - set(OPTIONAL))):
         raise DataError(f"{path}: arrays {', '.join(wrong)} are missing or unknown")
     x, y, mask = (data.pop(name) for name in OF_SETS)
-    observations, outputs = Sensors(x, y, mask), None
-    if OF_OUTPUTS[0] in data:
-        x, y, mask = (data.pop(name) for name in OF_OUTPUTS)
-        outputs = Sensors(x, y, mask)
-    sides = {"outputs": outputs, "output_noise_std": output_noise_std}
+    observations = Sensors(x, y, mask)
     if not posteriors:
-        return ObservationSets(observations, **data, **sides), operator_fields, noise_std
-    optional = {name: data.pop(name, None) for name in OPTIONAL}
-    return Reference(observations, **data, **optional, **sides), operator_fields, noise_std
+        return ObservationSets(observations, **data), operator_fields, noise_std
+    optional: dict[str, Any] = {name: data.pop(name, None) for name in OPTIONAL}
+    return Reference(observations, **data, **optional), operator_fields, noise_std

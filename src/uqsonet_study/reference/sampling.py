@@ -25,8 +25,8 @@ from torch import Tensor
 from uqsonet.errors import ConfigError
 from uqsonet.gauss.blocks import RunningMoments, least_squares
 from uqsonet.gauss.gaussian import GaussianLaw
-from uqsonet_study.priors.beyond import Law
 from uqsonet_study.priors.gaussian_process import GaussianField
+from uqsonet_study.priors.law import Law
 from uqsonet_study.problems import Problem
 from uqsonet_study.reference.affine import Directions
 from uqsonet_study.reference.moments import Moments, SampleMoments, gaussian_moments

@@ -7,22 +7,14 @@ from collections.abc import Iterable
 FLOOR = "reference"
 METHODS = {
     "vidon": "VIDON",
-    "deep_ensemble": "Deep ensemble",
     "uqsonet": "UQ-SONet",
     "sensor_free": "Sensor-free",
-    "cokriging": "Cokriging",
-    "regression": "Regression",
-    "gaussian": "Gaussian",
-    "mixture": "Mixture",
-    "thresholded": "Thresholded",
-    "facies": "Facies",
-    "bounded": "Bounded",
-    "copula": "Copula",
     "family": "Family of kernels",
-    "analogue": "Analogue",
-    "auto": "Auto",
     FLOOR: "MC floor",
+    "paper": "paper",  # a row of its own in tables of networks
 }
+"""Names that are not the method's own with a capital letter."""
+
 PROBLEMS = {
     "diffusion1d": "1D PDE",
     "poisson2d": "2D PDE",
@@ -46,19 +38,15 @@ METRICS = {
     "gain_energy": "gain, %",
     "energy_expected": "energy*",
     "gain_energy_expected": "energy gain*, %",
-    "coverage_50": "c50",
-    "coverage_90": "c90",
-    "coverage_95": "c95",
-    "within_50": "w50",
-    "within_90": "w90",
-    "within_95": "w95",
+    **{f"coverage_{level}": f"c{level}" for level in (50, 90, 95)},
+    **{f"within_{level}": f"w{level}" for level in (50, 90, 95)},
 }
 """Titles of metrics, with formulas as `uqsonet_study.report.printing` reads them."""
 
 
 def method_title(method: str) -> str:
-    """Return the printed name of a method, its own name where none is known."""
-    return METHODS.get(method, method)
+    """Return the printed name of a method."""
+    return METHODS.get(method) or method.replace("_", " ").capitalize()
 
 
 def method_titles(methods: Iterable[str]) -> dict[str, str]:
@@ -66,15 +54,10 @@ def method_titles(methods: Iterable[str]) -> dict[str, str]:
     return {method: method_title(method) for method in methods}
 
 
-OWN = "own data"  # what stands for the section of the paper where data are a user's own
-
-
 def problem_about(problem: str) -> tuple[str, str]:
     """Return the section of the paper and the long name of a problem."""
-    from uqsonet_study.problems import get_problem, problem_names  # deferred: they import torch
+    from uqsonet_study.problems import get_problem  # deferred: it imports torch
 
-    if problem not in problem_names():
-        return OWN, problem.replace("_", " ")
     found = get_problem(problem)
     return found.section, found.title
 

@@ -1,4 +1,4 @@
-"""One way to print: a table is panels, a panel a DataFrame of texts, and a style for each format.
+"""One way to print: a table is panels, a panel a DataFrame of texts, in LaTeX and in HTML.
 
 All texts are plain, with formulas between dollar signs (``given $m$ sensors``), bold parts between
 double asterisks and an interval in brackets after a number. `text_of` makes one from numbers.
@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from pandas.io.formats.style import Styler
 
 FORMULA = re.compile(r"\$([^$]+)\$")
@@ -77,7 +77,6 @@ class Table:
     """
 
     name: str
-    title: str
     headline: str
     caption: str
     panels: tuple[Panel, ...]
@@ -120,12 +119,10 @@ def pivot(
     corner: str,
     field: str = "sensors",
 ) -> pd.DataFrame:
-    """Turn numbers in long form into the cells of a panel.
+    """Turn numbers in long form, a record each, into the cells of a panel.
 
     Parameters
     ----------
-    records : DataFrame
-        One row per number.
     titles : mapping of str to mapping
         Fields of the records that tell columns apart, each with its values in order and their
         headings. Records with other values are left out; a level of empty headings, too.
@@ -162,32 +159,42 @@ def side_by_side(*parts: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(filled, axis=1) if filled else pd.DataFrame()
 
 
-def to_latex(text: str) -> str:
-    """Return a text as LaTeX; characters that are neither ASCII nor known become ``?``."""
+@dataclass(frozen=True)
+class Format:
+    """How texts and the numbers of cells are written: in LaTeX or in HTML."""
 
-    def sign(character: str) -> str:
-        blank = " " if character.isspace() else character
-        return LATEX.get(character, blank if blank.isascii() else "?")
+    words: Callable[[str], str]  # what is outside of formulas
+    formula: Callable[[str], str]  # what is between dollar signs
+    bold: str  # template of `re.sub`
+    small: Callable[[re.Match[str]], str]  # what follows a number
 
-    return _convert(text, lambda words: "".join(map(sign, words)), lambda tex: f"${tex}$")
+    def text(self, text: str) -> str:
+        """Return a text in this format; words and formulas alternate."""
+        parts = FORMULA.split(text)
+        return "".join(
+            (self.formula if i % 2 else self.words)(part) for i, part in enumerate(parts)
+        )
+
+    def number(self, cell: str) -> str:
+        """Return a cell: bold parts, minus signs, what follows a number in small print."""
+        found = self.text(re.sub(r"(?<![\w.{])-(?=\d)", "−", cell or "–"))
+        return TAIL.sub(self.small, BOLD.sub(self.bold, found))
+
+    def cells(self, panel: Panel) -> pd.DataFrame:
+        """Return the cells of a panel with their headings."""
+        cells = panel.cells.fillna("").map(self.number)
+        for axis, index in enumerate(panel.cells.axes):
+            labels = [tuple(map(self.text, key)) for key in _keys(index)]
+            names = [self.text(str(name or "")) for name in index.names]
+            found = pd.MultiIndex.from_tuples(labels, names=names)
+            one = found if found.nlevels > 1 else found.get_level_values(0)
+            cells = cells.set_axis(one, axis=axis)
+        return cells
 
 
-def to_html(text: str) -> str:
-    """Return a text as HTML."""
-    return _convert(text, html.escape, _formula_html)
-
-
-def to_words(text: str) -> str:
-    """Return a text without markup and thin spaces, powers as ``10^-4``: for CSV files."""
-    raised = re.sub("<sup>([^<]*)</sup>", r"^\1", to_html(text))
-    bare = html.unescape(re.sub("<[^>]*>", "", raised))
-    return bare.replace("\u202f", "").replace("−", "-")
-
-
-def _convert(text: str, words: Callable[[str], str], formula: Callable[[str], str]) -> str:
-    """Convert the parts outside and inside of formulas, which alternate."""
-    parts = FORMULA.split(text)
-    return "".join((formula if i % 2 else words)(part) for i, part in enumerate(parts))
+def _words_latex(text: str) -> str:
+    """Return words as LaTeX; characters that are neither ASCII nor known become ``?``."""
+    return "".join(LATEX.get(c, " " if c.isspace() else c if c.isascii() else "?") for c in text)
 
 
 def _formula_html(latex: str) -> str:
@@ -202,69 +209,41 @@ def _formula_html(latex: str) -> str:
     return found
 
 
-def _number_latex(cell: str) -> str:
-    """Return a cell as LaTeX: bold parts, minus signs, intervals in small print."""
-    found = BOLD.sub(r"\\textbf{\1}", to_latex(re.sub(r"(?<![\w.{])-(?=\d)", "−", cell)))
-    return TAIL.sub(lambda m: m[1] or rf"\,{{\scriptsize {m[2].strip()}}}", found)
+TEX = Format(
+    words=_words_latex,
+    formula="${}$".format,
+    bold=r"\\textbf{\1}",
+    small=lambda m: m[1] or rf"\,{{\scriptsize {m[2].strip()}}}",
+)
+HTML = Format(
+    words=html.escape,
+    formula=_formula_html,
+    bold=r"<strong>\1</strong>",
+    small=lambda m: f" <small>{m[0].strip()}</small>",
+)
 
 
-def _number_html(cell: str) -> str:
-    """Return a cell as HTML: bold parts, minus signs, ± and intervals in small print."""
-    found = BOLD.sub(r"<strong>\1</strong>", to_html(re.sub(r"(?<![\w.{])-(?=\d)", "−", cell)))
-    small = r' <span class="{}">{}</span>'
-    return TAIL.sub(lambda m: small.format("spread" if m[1] else "interval", m[0].strip()), found)
-
-
-@cache
-def environment() -> Environment:
-    """Return the templates of the report. HTML is escaped unless a template says otherwise."""
-    return Environment(
-        loader=PackageLoader("uqsonet_study.report", "templates"),
-        autoescape=lambda name: name is not None and ".html" in name,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-class _Styler(Styler):
-    """A Styler whose HTML is the template `panel.html.j2`."""
-
-    template_html_table = environment().get_template("panel.html.j2")
-
-
-def _styled(panel: Panel, text: Callable[[str], str], cell: Callable[[str], str]) -> Styler:
-    """Return a panel with its texts in one format; row labels are its first columns."""
-    cells = panel.cells.fillna("")
-    depth, labels = cells.columns.nlevels, cells.index.nlevels
-    flat = cells.reset_index(col_level=depth - 1) if depth > 1 else cells.reset_index()
-    # Headings may repeat, by which a style cannot tell columns apart: it counts them instead.
-    heads = [[text(str(head)) for head in flat.columns.get_level_values(k)] for k in range(depth)]
-    flat.columns = range(flat.shape[1])
-    printed = flat.apply(lambda column: column.map(text if column.name < labels else cell))
-    printed.columns = pd.MultiIndex.from_arrays(heads) if depth > 1 else pd.Index(heads[0])
-    return _Styler(printed).hide(axis="index")
+def to_words(text: str) -> str:
+    """Return a text without markup and thin spaces, powers as ``10^-4``: for CSV files."""
+    raised = re.sub("<sup>([^<]*)</sup>", r"^\1", HTML.text(text))
+    bare = html.unescape(re.sub("<[^>]*>", "", raised))
+    return bare.replace("\u202f", "").replace("−", "-")
 
 
 def html_table(panel: Panel) -> str:
     """Return the `<table>` of a panel."""
-    return _styled(panel, to_html, _number_html).to_html(
-        exclude_styles=True,
-        table_attributes='class="scores"',
-        labels=panel.cells.index.nlevels,
-        kind="text" if panel.words else "number",
-    )
+    return Styler(HTML.cells(panel)).to_html(exclude_styles=True)
 
 
 def tabular(panel: Panel) -> str:
     """Return the tabular of a panel in LaTeX."""
-    labels = panel.cells.index.nlevels
+    cells = TEX.cells(panel)
+    labels = cells.index.nlevels
     # Row labels of several columns are words, those of one column numbers.
-    columns = ("l" * labels if labels > 1 else "r") + "rc"[panel.words] * panel.cells.shape[1]
-    cells = _styled(panel, to_latex, lambda cell: _number_latex(cell or "–"))
-    found = cells.to_latex(hrules=True, multicol_align="c", column_format=columns).strip()
-    head, rule, body = found.partition("\n\\midrule")
+    columns = ("l" * labels if labels > 1 else "r") + "rc"[panel.words] * cells.shape[1]
+    style = Styler(cells.reset_index(col_level=cells.columns.nlevels - 1)).hide(axis="index")
+    found = style.to_latex(hrules=True, multicol_align="c", column_format=columns)
+    head, rule, body = found.strip().partition("\n\\midrule")
     return "\n".join(line + _rules(line) for line in head.split("\n")) + rule + body
 
 
@@ -280,36 +259,41 @@ def _rules(line: str) -> str:
     return "\n" * bool(rules) + rules
 
 
-def latex(table: Table, note: str) -> str:
-    """Return a table for a LaTeX document; the note stands before the caption."""
-    return (
-        environment()
-        .get_template("table.tex.j2")
-        .render(
-            table=table,
-            caption=rf"{to_latex(note)}\textbf{{{to_latex(table.headline)}}} "
-            f"{to_latex(table.caption)}",
-            panels=[(to_latex(panel.title), tabular(panel)) for panel in table.panels],
-        )
+@cache
+def template(name: str) -> Template:
+    """Return a template; the texts that it is given are LaTeX or HTML already."""
+    loader = PackageLoader("uqsonet_study.report", "templates")
+    found = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    return found.get_template(name)
+
+
+KINDS: dict[str, tuple[str, Format, Callable[[Panel], str]]] = {
+    "tex": ("table.tex.j2", TEX, tabular),
+    "html": ("table.html.j2", HTML, html_table),
+}
+"""Kind of a file -> its template, the format of its texts, and what prints a panel."""
+
+
+def page(table: Table, note: str, kind: str) -> str:
+    """Return a table for a LaTeX document (`tex`), or as a page of its own (`html`).
+
+    The note stands before the caption.
+    """
+    name, form, panel = KINDS[kind]
+    return template(name).render(
+        name=table.name,
+        note=form.text(note),
+        headline=form.text(table.headline),
+        caption=form.text(table.caption),
+        panels=[(form.text(one.title), panel(one)) for one in table.panels],
     )
 
 
 def document(bodies: Sequence[str]) -> str:
     """Return a LaTeX document that compiles by itself and holds printed tables."""
-    return environment().get_template("document.tex.j2").render(bodies=bodies)
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """Return a table in Markdown: whole numbers as they are, others with one decimal."""
-
-    def cell(value: object) -> str:
-        if isinstance(value, float):
-            return "--" if pd.isna(value) else f"{value:,.1f}"
-        return f"{value:,}" if isinstance(value, int) else str(value).replace("|", r"\|")
-
-    rows = [table.columns, *(map(cell, row) for row in table.itertuples(index=False, name=None))]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * table.shape[1], *lines[1:]])
+    return template("document.tex.j2").render(bodies=bodies)
 
 
 def fitted(table: Table) -> Table:

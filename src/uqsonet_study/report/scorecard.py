@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Config, ErrorTable
+from uqsonet_study import BASELINES
+from uqsonet_study.cases import Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.paper import COLUMNS as PAPER_COLUMNS
 from uqsonet_study.report.paper import paper_cells, paper_scores
@@ -29,15 +30,13 @@ MORE_SETS = [*OURS_PRECISE.values(), *PRECISE.values()]
 COLUMNS = [*PAPER_COLUMNS, *OURS.values(), *PAPER.values(), *MORE_SETS, "recipe", "run"]
 
 
-def scorecard(summaries: Sequence[Path | str], config: Config, run: str, out: Path) -> None:
+def scorecard(study: Study, run: str, out: Path) -> None:
     """Write `scorecard.csv`: one row per cell of the paper, in percent.
 
     Parameters
     ----------
-    summaries : sequence of path
-        Of all experiments.
-    config : Config
-        Its experiments say which cells were run; all others stay empty.
+    study : Study
+        Its tables of errors say which cells were run; all others stay empty.
     run : str
         Names the run in the last column.
 
@@ -46,7 +45,7 @@ def scorecard(summaries: Sequence[Path | str], config: Config, run: str, out: Pa
     DataError
         If a number is missing or NaN, or if two experiments claim one cell.
     """
-    records = _records(summaries, config).rename(columns={"metric": "score"})
+    records = _records(study).rename(columns={"metric": "score"})
     card = paper_cells().assign(score=paper_scores()["metric"])
     card = card.merge(_claims(card, records).assign(run=run), how="left", on=PLACE)
     for label, ours, beside in (("paper", OURS, PAPER), ("precise", OURS_PRECISE, PRECISE)):
@@ -59,16 +58,13 @@ def scorecard(summaries: Sequence[Path | str], config: Config, run: str, out: Pa
     write_csv(out, pd.DataFrame(card[COLUMNS]).astype({"trials": "Int64"}), 12)
 
 
-def _records(summaries: Sequence[Path | str], config: Config) -> pd.DataFrame:
+def _records(study: Study) -> pd.DataFrame:
     """Return the numbers of all tables of errors in long form."""
-    files = {"summaries": summaries}
     found = [pd.DataFrame(columns=RECORD_COLUMNS).astype({"noise_std": float, "sensors": int})]
-    for name, table in config.tables.items():
-        cases = shown_cases(config, name)
-        if isinstance(table, ErrorTable) and cases:
-            found.append(score_records(name, config, cases, files, error_metrics))
+    for name in inputs.error_tables(study):
+        found.append(score_records(name, study, shown_cases(study, name), error_metrics))
     records = pd.concat(found[1:] or found, ignore_index=True)
-    return records.assign(problem=[config.cases[case].problem for case in records["case"]])
+    return records.assign(problem=records["case"].map(study.cases["problem"].get))
 
 
 def _claims(card: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:

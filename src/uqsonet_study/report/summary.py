@@ -7,7 +7,7 @@ sets and whole trials.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -20,7 +20,8 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet.files import write_text
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet_study.config import BASELINES, Case, Config
+from uqsonet_study import BASELINES
+from uqsonet_study.cases import Row, Study
 
 SCORE_COLUMNS = "method trial evaluation sensors set metric value".split()
 COLUMNS = "experiment case noise_std training latent_dim method evaluation sensors metric".split()
@@ -87,12 +88,10 @@ def skill(of: Estimate, over: Estimate) -> Estimate:
     return Estimate(1 - of.trials / over.trials.mean(), 1 - of.copies / over.copies, of.sets)
 
 
-def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFrame:
-    """Average scores of all files into one row per case, method, evaluation, m and metric.
+def summarise(study: Study, experiment: str) -> pd.DataFrame:
+    """Average an experiment's scores into one row per case, method, evaluation, m and metric.
 
-    `files` maps cases to CSV files of `uqsonet_study.evaluation.evaluate`, in any order; each
-    evaluation needs the baseline `sensor_free`, over which skill is measured. Cases may share
-    files.
+    Each evaluation needs the baseline `sensor_free`, over which skill is measured.
 
     Of the columns (`COLUMNS`) `value` is the mean over sets, then over trials; `pm` the sample
     standard deviation over trials (NaN with one trial); `low` and `high` a 95 % interval. Metrics
@@ -106,54 +105,50 @@ def summarise(files: Mapping[str, Iterable[Path]], config: Config) -> pd.DataFra
         case lack a method, or scores of one.
     """
     tables = []
-    for name, paths in files.items():
-        case = config.cases[name]
-        scores, rows = read_case(list(paths), case, config), list[dict[str, Any]]()
+    for case in study.of([experiment]):
+        scores, rows = read_case(study, case), list[dict[str, Any]]()
         for head, group in scores.groupby(["evaluation", "sensors"]):
             assert isinstance(head, tuple)
             where = {"evaluation": head[0], "sensors": head[1]}
-            for (method, metric), found in _estimates(group, {"case": name} | where).items():
+            for (method, metric), found in _estimates(group, {"case": case.name} | where).items():
                 rows.append(where | {"method": method, "metric": metric} | found.row())
         table = pd.DataFrame(rows).sort_values(["evaluation", "method", "metric", "sensors"])
-        about = {"experiment": case.experiment, "case": name, "noise_std": case.noise_std}
-        about |= {"training": case.training, "latent_dim": case.latent_dim}
+        about = {"experiment": case.experiment, "case": case.name, "noise_std": case.noise}
+        about |= {"training": case.N, "latent_dim": case.dz}
         tables.append(table.assign(**about)[COLUMNS].astype({"latent_dim": "Int64"}))
     return pd.concat(tables, ignore_index=True)
 
 
-def read_case(files: Sequence[Path], case: Case, config: Config) -> pd.DataFrame:
+def read_case(study: Study, case: Row) -> pd.DataFrame:
     """Read the scores of a case, and refuse other or fewer than the configuration asks for."""
+    rows = [row for row in study.answers_of(case.experiment) if row.name == case.name]
+    files = study.paths(row.scores for row in rows)
     scores = pd.concat([read_numbers(path, SCORE_COLUMNS, "value") for path in files])
-    where = f"{files[0]}: {case.name}" if len(files) == 1 else f"score files of {case.name}"
-    sets = {label: config.evaluation_of(case.name, label).sets for label in case.evaluations}
-    asked = scores["sensors"].isin(case.counts) & (
-        scores["set"] < scores["evaluation"].map(sets.get)
-    )
-    scores = scores.loc[asked, SCORE_COLUMNS]
+    where = f"score files of {case.name}"
+    sets = {label: study.evaluation(case.problem, label).sets for label in case.evaluations}
+    # Another experiment may want more trials of the same answers.
+    trials = {row.method: 1 if row.ensemble else case.trials for row in rows if row.model}
+    wanted = scores["sensors"].isin(case.counts)
+    wanted &= scores["set"] < scores["evaluation"].map(sets.get)
+    wanted &= scores["trial"] < scores["method"].map(lambda method: trials.get(method, 1))
+    scores = scores.loc[wanted, SCORE_COLUMNS]
     keys = SCORE_COLUMNS[:-1]
     if scores.duplicated(keys).any():
         first = scores.loc[scores.duplicated(keys), keys].iloc[0].to_dict()
         raise DataError(f"{where}: score given twice: {first}")
     counts = scores.groupby(["evaluation", "method", "metric"]).size()
     for label, method in product(case.evaluations, (*BASELINES, *case.methods)):
-        trials = 1
-        if method in case.methods and config.ensemble_of(case.experiment, method) is None:
-            # An ensemble of the same trainings may want more of them than there are trials.
-            own = scores.loc[scores["method"] == method, "trial"]
-            trials = max(case.trials, int(own.max()) + 1 if len(own) else 0)
-        wanted = trials * len(case.counts) * sets[label]
+        expected = trials.get(method, 1) * len(case.counts) * sets[label]
         found = counts.get((label, method), pd.Series(dtype=int))
         for metric in dict.fromkeys(["err_mean", *found.index]):
             size = found.get(metric, 0)
-            if size != wanted and metric not in MAY_LACK:
+            if size != expected:
                 raise DataError(
-                    f"{where}: {label}: {size} scores of {metric} of {method!r}, expected {wanted} "
-                    f"({trials} trials, {len(case.counts)} counts, {sets[label]} sets)"
+                    f"{where}: {label}: {size} scores of {metric} of {method!r}, expected "
+                    f"{expected} ({trials.get(method, 1)} trials, {len(case.counts)} counts, "
+                    f"{sets[label]} sets)"
                 )
     return scores
-
-
-MAY_LACK = {"effective_size"}  # metrics that some answers have not
 
 
 def read_numbers(path: Path, columns: Sequence[str], *finite: str) -> pd.DataFrame:

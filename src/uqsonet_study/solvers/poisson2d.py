@@ -1,4 +1,4 @@
-"""Fast solution of ``-c Lap u + r u = f`` on a square, ``u = 0`` on its boundary (section 4.2).
+"""Fast solution of ``-c Lap u = f`` on a square, ``u = 0`` on its boundary (section 4.2).
 
 The five-point Laplacian is diagonal in the sine basis ``S_ij = sqrt(2/N) sin(pi i j / N)``, so u is
 two sine transforms apart from f. On grids of about a hundred points a side the transform is fastest
@@ -39,12 +39,9 @@ def sine_basis(points: int, dtype: torch.dtype, device: torch.device) -> tuple[T
 
 
 def solve_poisson2d(
-    f: Float[Tensor, "*batch n n"],
-    spacing: float,
-    coefficient: float = 1.0,
-    reaction: float = 0.0,
+    f: Float[Tensor, "*batch n n"], spacing: float, coefficient: float = 1.0
 ) -> Float[Tensor, "*batch n n"]:
-    """Solve the second-order five-point system of ``-c Lap u + r u = f``.
+    """Solve the second-order five-point system of ``-c Lap u = f``.
 
     Parameters
     ----------
@@ -54,8 +51,6 @@ def solve_poisson2d(
         Grid spacing h, the same along both axes.
     coefficient : float
         The constant c (1/10 in eqn:2d-pde), of either sign.
-    reaction : float
-        The constant r; ``-r / c`` must be no eigenvalue of ``-Lap`` (the least is near ``2 pi^2``).
 
     Returns
     -------
@@ -63,8 +58,7 @@ def solve_poisson2d(
         The exact solution of the discrete system, zero on the boundary.
     """
     basis, eigenvalues = sine_basis(f.shape[-1], f.dtype, f.device)
-    scale = spacing**2 / coefficient
-    inverse = scale / (eigenvalues[:, None] + eigenvalues + reaction * scale)
+    inverse = spacing**2 / coefficient / (eigenvalues[:, None] + eigenvalues)
     transformed = both_axes(f[..., 1:-1, 1:-1].contiguous(), basis) * inverse
     return torch.nn.functional.pad(both_axes(transformed, basis), (1, 1, 1, 1))
 

@@ -7,15 +7,15 @@ leave several points of doubt about a coverage; thousands of reference samples d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from uqsonet_study.config import Config
+from uqsonet_study.cases import Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.figures.colours import AMBER, BLACK, BLUE, SKY
 from uqsonet_study.report.figures.style import new_figure
 from uqsonet_study.report.names import method_title, problem_title
@@ -28,19 +28,19 @@ LEVELS = {50: ("o", SKY), 90: ("s", BLUE), 95: ("^", BLACK)}
 WITHIN = 2.0  # points by which a share may miss its level: the shaded strip
 
 
-def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``calibration``, from `files`: ``summaries``.
+def draw(study: Study, name: str) -> Figure:
+    """Return a declared figure of layout ``calibration``.
 
     Ranks are those of the most precise evaluation, bands of the one whose references hold samples.
     """
-    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
-    experiments = config.figures[name].experiments
+    files = study.paths(inputs.summaries_of_figure(study, name))
+    summaries, experiments = pd.concat(map(pd.read_csv, files)), study.config.figures[name].shown
     figure = new_figure(3.4)
     grid = figure.subplots(2, len(experiments), squeeze=False, sharey="row")
     for axes, e in zip(grid.T, experiments, strict=True):
-        problem = config.experiments[e].problem
-        _ranks(axes[0], problem_title(problem), most_precise(summaries, e))
-        label = config.cases_of([e])[0].evaluations[0]
+        (case,) = study.of([e])
+        _ranks(axes[0], problem_title(case.problem), most_precise(summaries, e))
+        label = case.evaluations[0]
         here = (summaries["experiment"] == e) & (summaries["evaluation"] == label)
         _bands(axes[1], summaries.loc[here])
     grid[0, 0].set_ylabel("share of truths")

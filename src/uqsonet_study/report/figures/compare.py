@@ -5,7 +5,7 @@ All three stand in fig:1d-pde-compare, errors alone in fig:1d-sde-compare.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from uqsonet_study.config import CompareFigure, Config
+from uqsonet_study.cases import Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.figures.colours import AMBER, BLACK, BLUE, GREEN, PREDICTION, REFERENCE
 from uqsonet_study.report.figures.maps import log_axis
 from uqsonet_study.report.figures.style import new_figure
@@ -57,15 +58,15 @@ BARS: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``compare``, from `files`: ``summaries``.
+def draw(study: Study, name: str) -> Figure:
+    """Return a declared figure of layout ``compare``.
 
     It is a row of panels with a legend of its own for each sweep, of most precise evaluations. Bars
     of error show the spread over trials, where there is one.
     """
-    declared = config.figures[name]
-    assert isinstance(declared, CompareFigure)
-    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
+    declared = study.config.figures[name]
+    files = study.paths(inputs.summaries_of_figure(study, name))
+    summaries = pd.concat(map(pd.read_csv, files))
     shown = {part: getattr(declared, part) for part in PARTS}
     shown = {part: experiment for part, experiment in shown.items() if experiment is not None}
     figure = new_figure(HEIGHT * len(shown))

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import TriMesh
-from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import FigureBase
 from matplotlib.image import AxesImage
@@ -28,8 +26,6 @@ SENSORS: dict[str, Any] = {
     "markeredgewidth": 0.8,
 }
 
-Map = AxesImage | TriMesh
-
 TICKS = 4  # most ticks of a logarithmic colour bar
 
 
@@ -40,32 +36,26 @@ def scale(*fields: np.ndarray, positive: bool = False) -> Normalize:
     return Normalize(low, high if high > low else low + 1.0)
 
 
-def input_scale(fields: OperatorFields, *values: np.ndarray) -> Normalize:
-    """Return the common scale of inputs: logarithmic where their logarithm is Gaussian."""
-    linear = scale(*values)
+def input_scale(fields: OperatorFields, values: np.ndarray) -> Normalize:
+    """Return the scale of an input: logarithmic where its logarithm is Gaussian."""
+    linear = scale(values)
     return LogNorm(linear.vmin, linear.vmax) if fields.input.transform.positive else linear
 
 
 def draw_map(
     axes: Axes, grid: Domain, values: np.ndarray, norm: Normalize, colors: str, title: str = ""
-) -> Map:
-    """Draw a function (n,) over the whole domain, on a grid also up to a periodic end."""
+) -> AxesImage:
+    """Draw a function (n,) over the whole domain, also up to a periodic end."""
+    assert isinstance(grid, Grid)  # as in all problems
     axes.set_title(title)
-    # Interpolated between grid points. Images are drawn ten times as fast as meshes, and are small.
-    look: dict[str, Any] = {"cmap": colors, "norm": norm}
-    if isinstance(grid, Grid):
-        field = values.reshape(grid.shape).T.astype(float)
-        if grid.periodic:
-            field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
-        # Grid points are the middles of pixels.
-        ends = zip(grid.lower, grid.upper, grid.spacing(), strict=True)
-        extent = [place for low, high, h in ends for place in (low - h / 2, high + h / 2)]
-        look |= {"extent": extent, "origin": "lower", "interpolation": "bilinear"}
-        found: Map = axes.imshow(field, **look)
-    else:
-        x, y = grid.points().numpy().T
-        look |= {"shading": "gouraud", "rasterized": True}
-        found = axes.tripcolor(x, y, values.astype(float), **look)
+    field = values.reshape(grid.shape).T.astype(float)
+    if grid.periodic:
+        field = np.pad(field, ((0, 1), (0, 1)), mode="wrap")
+    # Interpolated between grid points, which are the middles of pixels.
+    ends = zip(grid.lower, grid.upper, grid.spacing(), strict=True)
+    extent: Any = [place for low, high, h in ends for place in (low - h / 2, high + h / 2)]
+    look: dict[str, Any] = {"extent": extent, "origin": "lower", "interpolation": "bilinear"}
+    found = axes.imshow(field, cmap=colors, norm=norm, **look)
     axes.set_aspect("equal")
     axes.set_xlim(grid.lower[0], grid.upper[0])
     axes.set_ylim(grid.lower[1], grid.upper[1])
@@ -75,28 +65,25 @@ def draw_map(
     return found
 
 
-def draw_sensors(axes: Axes, sensors: np.ndarray, **look: Any) -> None:
+def draw_sensors(axes: Axes, sensors: np.ndarray) -> None:
     """Mark sensors (m, 2); unclipped, for one may stand on the boundary."""
-    axes.plot(*sensors.T, clip_on=False, zorder=5, **SENSORS | look)
+    axes.plot(*sensors.T, clip_on=False, zorder=5, **SENSORS)
 
 
-def draw_bar(
-    figure: FigureBase, mesh: Map, panels: Iterable[Axes], location: str, **look: Any
-) -> Colorbar:
-    """Draw the colour bar that some maps share."""
-    bar = figure.colorbar(mesh, ax=list(panels), location=location, **look)
+def draw_bar(figure: FigureBase, mesh: AxesImage, panels: Iterable[Axes], **look: Any) -> None:
+    """Draw the colour bar that some maps share, below them."""
+    bar = figure.colorbar(mesh, ax=list(panels), location="bottom", **look)
     bar.outline.set_linewidth(0.4)  # type: ignore[operator]
     bar.ax.tick_params(length=2)
     if isinstance(mesh.norm, LogNorm):
         ticks = log_ticks(*mesh.get_clim())
         bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
         bar.minorticks_off()
-        return bar
-    bar.locator = MaxNLocator(3)
-    bar.formatter = ScalarFormatter(useMathText=True)
-    bar.formatter.set_powerlimits((-2, 3))
-    bar.update_ticks()
-    return bar
+    else:
+        bar.locator = MaxNLocator(3)
+        bar.formatter = ScalarFormatter(useMathText=True)
+        bar.formatter.set_powerlimits((-2, 3))
+        bar.update_ticks()
 
 
 def log_ticks(low: float, high: float, most: int = TICKS) -> list[float]:

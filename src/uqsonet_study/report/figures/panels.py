@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,17 +18,14 @@ from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.ensemble import load_ensemble
 from uqsonet_study.predictor import Predictor
-from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
+from uqsonet_study.reference.files import Reference, load_sets
+from uqsonet_study.report.inputs import PanelFiles
 from uqsonet_study.storage import load_functions
 
 FUNCTION = 0  # the test function shown
 
 Moments = tuple[np.ndarray, np.ndarray]
 """Mean and standard deviation on the full grid, shape (n,) each."""
-
-PanelFiles = Mapping[str, Any]
-"""A panel as the plan declares it: the files ``functions``, ``reference`` and ``weights``, and
-``sensors`` (their number), ``noise_std`` and ``ensemble``."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Panel:
     data: Functions  # test functions
     observations: Sensors  # what the sensors read, a batch of one
     noise_std: float  # of the observations, in the transformed input
-    reference: Moments | None  # given the observations, where there is one
+    reference: Moments  # given the observations
 
     @property
     def fields(self) -> OperatorFields:
@@ -50,11 +46,6 @@ class Panel:
     def truth(self) -> tuple[np.ndarray, np.ndarray]:
         """Input and output of the test function, shape (n,) each."""
         return self.data.kappa[FUNCTION].numpy(), self.data.u[FUNCTION].numpy()
-
-    @property
-    def target(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """What a prediction is compared with: reference mean and std, or the true output alone."""
-        return self.reference or (self.truth[1], None)
 
     @property
     def sensors(self) -> np.ndarray:
@@ -72,28 +63,28 @@ def read_panels(files: Sequence[PanelFiles]) -> list[Panel]:
     read = cache(read_test)
     panels = []
     for one in files:
-        data, reference, noise_std = read(Path(one["functions"]), Path(one["reference"]))
-        here = (reference.function == FUNCTION) & (reference.counts == one["sensors"])
+        data, reference, noise_std = read(one.functions, one.reference)
+        here = (reference.function == FUNCTION) & (reference.counts == one.sensors)
         s = int(here.nonzero()[0, 0])
-        known = isinstance(reference, Reference)
-        moments = (reference.mean[s].numpy(), reference.std[s].numpy()) if known else None
+        moments = reference.mean[s].numpy(), reference.std[s].numpy()
         panels.append(Panel(data, reference.observations[s : s + 1], noise_std, moments))
     return panels
 
 
-def read_test(functions: Path, reference: Path) -> tuple[Functions, ObservationSets, float]:
-    """Read the test functions, their observation sets or reference posteriors, and the noise."""
+def read_test(functions: Path, reference: Path) -> tuple[Functions, Reference, float]:
+    """Read the test functions, their reference posteriors, and the noise."""
     data = load_functions(functions, "test")
     if data.fields.output.grid.dim > 2:
         raise DataError(f"{functions}: figures show domains of one or two dimensions")
     found, _, noise_std = load_sets(reference)
+    if not isinstance(found, Reference):
+        raise DataError(f"{reference}: has no posteriors, which figures show")
     return data, found, noise_std
 
 
 def load_predictor(files: PanelFiles) -> Predictor:
     """Return whose prediction a panel shows: the first trial, or the ensemble of all."""
-    weights = [Path(path) for path in files["weights"]]
-    return load_ensemble(weights) if files["ensemble"] else load(weights[0])
+    return load_ensemble(files.weights) if files.ensemble else load(files.weights[0])
 
 
 def error_of(values: np.ndarray, reference: np.ndarray) -> str:

@@ -1,14 +1,12 @@
 """Figures of posteriors: the reference and a prediction for one test function.
 
-Without a reference, as for own data, the true output alone stands beside the prediction.
-
 Functions of one variable as in fig:1d-pde-plot, fig:1d-pde-addnoise and fig:1d-pde-ensemble-plot,
 a panel a case; functions of two variables as in fig:2d-pde-plot, one case as maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
@@ -22,7 +20,8 @@ from matplotlib.ticker import MaxNLocator
 
 from uqsonet.errors import DataError
 from uqsonet.fields.stacked import Domain
-from uqsonet_study.config import Config, PosteriorFigure
+from uqsonet_study.cases import Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.figures.colours import BLACK, PREDICTION, REFERENCE, TRUTH
 from uqsonet_study.report.figures.maps import (
     draw_bar,
@@ -41,6 +40,7 @@ from uqsonet_study.report.figures.panels import (
     read_panels,
 )
 from uqsonet_study.report.figures.style import ERROR_MAP, FIELD_MAP, STD_MAP, new_figure
+from uqsonet_study.report.inputs import PanelFiles
 from uqsonet_study.report.names import method_title
 
 COLUMNS = 2  # panels in a row
@@ -65,13 +65,12 @@ SENSORS: dict[str, Any] = {
 }
 
 
-def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
-    """Return a declared figure of layout ``posterior``, from `files`: ``panels``."""
-    declared = config.figures[name]
-    assert isinstance(declared, PosteriorFigure)
-    method = method_title(declared.method)
-    panels = read_panels(files["panels"])
-    predicted = [predict(*pair) for pair in zip(panels, files["panels"], strict=True)]
+def draw(study: Study, name: str) -> Figure:
+    """Return a declared figure of layout ``posterior``."""
+    method = method_title(study.config.figures[name].method)
+    files = inputs.panels(study, name)
+    panels = read_panels(files)
+    predicted = [predict(*pair) for pair in zip(panels, files, strict=True)]
     if panels[0].fields.output.grid.dim == 1:
         return draw_lines(panels, predicted, method)
     if len(panels) > 1:
@@ -79,7 +78,7 @@ def draw(config: Config, name: str, files: Mapping[str, Any]) -> Figure:
     return draw_maps(panels[0], predicted[0], method)
 
 
-def predict(panel: Panel, files: Mapping[str, Any]) -> Moments:
+def predict(panel: Panel, files: PanelFiles) -> Moments:
     """Return what the method of a panel predicts given its sensors."""
     o = panel.observations
     found = load_predictor(files).condition(o.locations, o.values, o.mask, panel.noise_std)
@@ -116,12 +115,9 @@ def draw_lines(panels: Sequence[Panel], predicted: Sequence[Moments], method: st
             log_axis(twin, found.min() / MARGIN, found.max() * MARGIN)
     band = f"mean ± {BAND:g} std"
     axis = "log. right axis" if logarithmic else "right axis"
-    law = [
+    handles = [
         Line2D([], [], linewidth=1.4, label="reference, mean", **OF_REFERENCE),
         Patch(facecolor=REFERENCE, alpha=SHADE, label=f"reference, {band}"),
-    ]
-    handles = [
-        *(law if panels[0].reference else []),
         Line2D([], [], label=f"true output ${fields.output.symbol}(x)$", **OUTPUT),
         Line2D([], [], linewidth=1.4, label=f"{method}, mean", **OF_PREDICTION),
         Patch(facecolor=PREDICTION, alpha=SHADE, label=f"{method}, {band}"),
@@ -136,8 +132,6 @@ def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> Non
     """Draw laws and the true output on the left axis, the input and its sensors on the right."""
     x, (kappa, u) = line_of(panel.fields.output.grid), panel.truth
     for law, look in ((panel.reference, OF_REFERENCE), (predicted, OF_PREDICTION)):
-        if law is None:
-            continue
         mean, std = law
         low, high = mean - BAND * std, mean + BAND * std
         axes.fill_between(x, low, high, color=look["color"], alpha=SHADE, linewidth=0)
@@ -151,9 +145,8 @@ def _draw_panel(axes: Axes, twin: Axes, panel: Panel, predicted: Moments) -> Non
     twin.plot(panel.sensors[:, 0], panel.values, clip_on=False, **SENSORS)
     axes.set_xlim(min(x[0], inputs[0]), max(x[-1], inputs[-1]))
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    wanted_mean, wanted_std = panel.target
-    errors = f"error of mean {error_of(predicted[0], wanted_mean)}"
-    errors += "" if wanted_std is None else f", of std {error_of(predicted[1], wanted_std)}"
+    mean, std = map(error_of, predicted, panel.reference)
+    errors = f"error of mean {mean}, of std {std}"
     noise = rf", $\sigma = {panel.noise_std:g}$" + "\n" if panel.noise_std else ": "
     axes.set_title(f"$m = {len(panel.values)}${noise}{errors}")
 
@@ -168,44 +161,37 @@ def draw_maps(panel: Panel, predicted: Moments, method: str) -> Figure:
 
     Left the test function, its input above its output. Then means above and standard deviations
     below: the reference, the prediction on the same scale, and their difference on its own. The
-    true output has the scale of the means. Without a reference the true output stands in its
-    place, and a prediction's standard deviation beside its error.
+    true output has the scale of the means.
     """
-    fields, (kappa, u), (mean, std) = panel.fields, panel.truth, predicted
+    fields, (kappa, u), places = panel.fields, panel.truth, panel.fields.output.grid
     figure = new_figure(4.95)
-    grid = figure.subplots(2, 4 if panel.reference else 3)
-
-    levels, places = scale(panel.target[0], mean, u), fields.output.grid
+    grid = figure.subplots(2, 4)
 
     def show(
-        axes: Axes, values: np.ndarray, norm: Normalize, colors: str, title: str, domain: Domain
+        axes: Axes,
+        values: np.ndarray,
+        norm: Normalize,
+        colors: str,
+        title: str,
+        on: Domain = places,
     ) -> None:
-        draw_bar(figure, draw_map(axes, domain, values, norm, colors, title), [axes], "bottom")
+        draw_bar(figure, draw_map(axes, on, values, norm, colors, title), [axes])
 
     noise = f", noise $\\sigma = {panel.noise_std:g}$" if panel.noise_std else ""
     title = f"true input ${fields.input.symbol}$\n$m = {len(panel.values)}$ sensors{noise}"
     show(grid[0, 0], kappa, input_scale(fields, kappa), FIELD_MAP, title, fields.input.grid)
     draw_sensors(grid[0, 0], panel.sensors)
-    show(grid[1, 0], u, levels, FIELD_MAP, f"true output ${fields.output.symbol}$", places)
-    titles = fill(f"{method} mean", TITLE), fill(f"{method} std", TITLE)
-    if panel.reference is None:
-        error = np.abs(mean - u)
-        # Where the error exceeds two std is seen on their common scale.
-        spread = scale(std, error, positive=True)
-        show(grid[0, 1], mean, levels, FIELD_MAP, titles[0], places)
-        show(grid[1, 1], std, spread, STD_MAP, titles[1], places)
-        title = f"absolute error of the mean\n(relative $L_2$: {error_of(mean, u)})"
-        show(grid[1, 2], error, spread, STD_MAP, title, places)
-        grid[0, 2].set_axis_off()
-    else:
-        norms = levels, scale(panel.reference[1], std, positive=True)
-        for i, (theirs, ours) in enumerate(zip(panel.reference, predicted, strict=True)):
-            row, look = grid[i, 1:], (norms[i], (FIELD_MAP, STD_MAP)[i])
-            draw_map(row[0], places, theirs, *look, f"reference {('mean', 'std')[i]}")
-            mesh = draw_map(row[1], places, ours, *look, titles[i])
-            draw_bar(figure, mesh, row[:2], "bottom", aspect=40)
-            error = np.abs(ours - theirs)
-            title = f"absolute error\n(relative $L_2$: {error_of(ours, theirs)})"
-            show(row[2], error, scale(error, positive=True), ERROR_MAP, title, places)
+    means = scale(panel.reference[0], predicted[0], u)
+    spreads = scale(panel.reference[1], predicted[1], positive=True)
+    show(grid[1, 0], u, means, FIELD_MAP, f"true output ${fields.output.symbol}$")
+    looks = ("mean", means, FIELD_MAP), ("std", spreads, STD_MAP)
+    laws = zip(grid[:, 1:], looks, panel.reference, predicted, strict=True)
+    for row, (what, norm, colors), theirs, ours in laws:
+        draw_map(row[0], places, theirs, norm, colors, f"reference {what}")
+        mesh = draw_map(row[1], places, ours, norm, colors, fill(f"{method} {what}", TITLE))
+        draw_bar(figure, mesh, row[:2], aspect=40)
+        error = np.abs(ours - theirs)
+        title = f"absolute error\n(relative $L_2$: {error_of(ours, theirs)})"
+        show(row[2], error, scale(error, positive=True), ERROR_MAP, title)
     label_frame(grid)
     return figure

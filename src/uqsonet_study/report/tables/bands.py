@@ -11,14 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet_study.config import Case, Config
-from uqsonet_study.report.names import FLOOR, METRICS, method_title, method_titles
+from uqsonet_study.cases import Row, Study
+from uqsonet_study.report.names import FLOOR, METRICS, method_titles
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
-from uqsonet_study.report.tables.captions import conditions, listed, origin, problem_titles
+from uqsonet_study.report.tables.captions import conditions, origin, problem_titles
 from uqsonet_study.report.tables.records import (
     ERRORS,
     WIDTH,
-    Files,
     score_records,
     shown_cases,
     with_interval,
@@ -35,15 +34,14 @@ TITLES = {
 }
 
 
-def bands_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
+def bands_table(name: str, study: Study) -> tuple[Table, pd.DataFrame]:
     """Return a table of bands and its numbers in long form, errors and shares in percent."""
-    cases = shown_cases(config, name)
+    cases = shown_cases(study, name)
     wanted = (*ERRORS, WIDTH, NARROWER)
     records = score_records(
         name,
-        config,
+        study,
         cases,
-        files,
         lambda case: product(case.evaluations, (*case.methods, FLOOR), wanted),
     )
     widths = records.loc[records["metric"] == WIDTH]
@@ -54,16 +52,14 @@ def bands_table(name: str, config: Config, files: Files) -> tuple[Table, pd.Data
     for case in cases:
         where = f" Case {case.name}." if len(cases) > 1 else ""
         panels += _panels(case, records.loc[records["case"] == case.name], where)
-    title = f"Bands of {listed(map(method_title, cases[0].methods))}"
-    caption = _caption(config, cases)
-    return Table(name, title, problem_titles(cases), caption, tuple(panels)), records
+    return Table(name, problem_titles(cases), _caption(study, cases), tuple(panels)), records
 
 
 def _spread(record: Any) -> str:
     return text_of(record.value, record.pm)
 
 
-def _caption(config: Config, cases: Sequence[Case]) -> str:
+def _caption(study: Study, cases: Sequence[Row]) -> str:
     return (
         f"{origin(cases)} Is the predicted spread narrower than the reference's? Relative $L_2$ "
         r"errors ($\times 10^{-2}$), mean width (the mean of $\sigma[u]$ over the domain), its "
@@ -71,11 +67,11 @@ def _caption(config: Config, cases: Sequence[Case]) -> str:
         "is below the reference's. The paper, which prints no numbers here, calls the bands of "
         "the deep ensemble consistently narrower: that means a ratio below 1 and a share near "
         f"100{PERCENT} for every $m$; a calibrated spread has a ratio near 1 and a share near "
-        f"50{PERCENT}. {conditions(config, cases)}"
+        f"50{PERCENT}. {conditions(study, cases)}"
     )
 
 
-def _panels(case: Case, records: pd.DataFrame, where: str) -> list[Panel]:
+def _panels(case: Row, records: pd.DataFrame, where: str) -> list[Panel]:
     """Return a panel of errors for each evaluation and one of widths for the most precise."""
     rows, found = {m: f"{m}" for m in case.counts}, []
     errors = {"metric": {error: METRICS[error] for error in ERRORS}}

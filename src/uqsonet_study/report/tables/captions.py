@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from uqsonet_study.config import Case, Config
-from uqsonet_study.config.evaluations import TestEvaluation
+from uqsonet_study.cases import Row, Study
 from uqsonet_study.report.names import method_title, problem_about
 from uqsonet_study.report.printing import integer
+from uqsonet_study.settings import TestEvaluation
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -23,12 +23,12 @@ def listed(values: Iterable[Hashable]) -> str:
     return ", ".join(distinct(map(str, values)))
 
 
-def problem_titles(cases: Sequence[Case]) -> str:
+def problem_titles(cases: Sequence[Row]) -> str:
     """Return the problems by their long names."""
     return listed(problem_about(case.problem)[1] for case in cases)
 
 
-def origin(cases: Sequence[Case]) -> str:
+def origin(cases: Sequence[Row]) -> str:
     """Return ``(section 4.1; experiment e).``, which follows the headline of a caption."""
     experiments = distinct(case.experiment for case in cases)
     sections = listed(problem_about(case.problem)[0] for case in cases)
@@ -36,14 +36,14 @@ def origin(cases: Sequence[Case]) -> str:
     return f"(section {sections}; experiment{plural} {listed(experiments)})."
 
 
-def conditions(config: Config, cases: Sequence[Case]) -> str:
+def conditions(study: Study, cases: Sequence[Row]) -> str:
     """Return noise, training and tests, with which a caption ends."""
-    return f"{_noise(cases)}; {_budget(config, cases)}. {tests(config, cases)}"
+    return f"{_noise(cases)}; {_budget(study, cases)}. {tests(study, cases)}"
 
 
-def _noise(cases: Sequence[Case]) -> str:
+def _noise(cases: Sequence[Row]) -> str:
     """Return the levels of observation noise, without a full stop."""
-    levels = sorted({case.noise_std for case in cases})
+    levels = sorted({case.noise for case in cases})
     found = listed(f"{level:g}" for level in levels if level)
     if not found:
         return "Noiseless observations"
@@ -51,21 +51,21 @@ def _noise(cases: Sequence[Case]) -> str:
     return rf"{start}bservation noise $\sigma$ = {found}"
 
 
-def _budget(config: Config, cases: Sequence[Case]) -> str:
+def _budget(study: Study, cases: Sequence[Row]) -> str:
     """Return training pairs, trials, recipe and iterations, without a full stop.
 
     The iterations are named because an overlay may change them and keep the recipe's name.
     """
-    sizes = listed(integer(case.training) for case in cases)
+    sizes = listed(integer(case.N) for case in cases)
     trials = listed(case.trials for case in cases)
     plural = "" if trials == "1" else "s"
-    recipes = quoted_recipes(config, cases)
+    recipes = quoted_recipes(cases)
     iterations = []
     for method in distinct(method for case in cases for method in case.methods):
         having = [case for case in cases if method in case.methods]
-        ensemble = config.ensemble_of(having[0].experiment, method)
-        members = f" of {ensemble.members} trainings" if ensemble else ""
-        settings = [config.method_of(case.name, method).training for case in having]
+        size = study.members(having[0], method)
+        members = f" of {size} trainings" if size else ""
+        settings = [study.settings(case, method).training for case in having]
         numbers = listed(integer(training.iterations) for training in settings)
         iterations.append(f"{method_title(method)}{members} {numbers}")
     return (
@@ -74,30 +74,27 @@ def _budget(config: Config, cases: Sequence[Case]) -> str:
     )
 
 
-def quoted_recipes(config: Config, cases: Sequence[Case]) -> str:
+def quoted_recipes(cases: Sequence[Row]) -> str:
     """Return the names of recipes in quotation marks."""
-    return listed(f"“{config.recipe_of(case.experiment)}”" for case in cases)
+    return listed(f"“{case.recipe}”" for case in cases)
 
 
-def tests(config: Config, cases: Sequence[Case]) -> str:
+def tests(study: Study, cases: Sequence[Row]) -> str:
     """Return sets and samples of each evaluation as a sentence."""
     labels: tuple[TestEvaluation, ...] = ("paper", "precise")
     found = [
-        _test(config, case, label)
-        for label in labels
-        for case in cases
-        if label in case.evaluations
+        _test(study, case, label) for label in labels for case in cases if label in case.evaluations
     ]
     return f"Test: {'; '.join(distinct(found))}."
 
 
-def _test(config: Config, case: Case, label: TestEvaluation) -> str:
-    used = config.evaluation_of(case.name, label)
+def _test(study: Study, case: Row, label: TestEvaluation) -> str:
+    used = study.evaluation(case.problem, label)
     start = f"“{label}” with {used.sets} observation sets for each $m$"
     drawn = integer(used.model_samples)
     if used.estimator == "none":
         true = "errors of the mean against true functions, as there is no reference"
         return f"{start} ({true}; {drawn} samples of a model)"
-    kind = {"reduced": "variance-reduced ", "chains": "Markov-chain "}.get(used.estimator, "")
-    samples = f"{integer(used.reference_samples)} samples of the {kind}reference"
+    kind = "variance-reduced " if used.estimator == "reduced" else ""
+    samples = f"{integer(used.samples)} samples of the {kind}reference"
     return f"{start} ({samples}, {drawn} of a model)"

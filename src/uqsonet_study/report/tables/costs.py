@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import Config
+from uqsonet_study.cases import Row, Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.names import method_title, problem_about
 from uqsonet_study.report.paper import paper_costs
 from uqsonet_study.report.printing import Panel, Table, integer, text_of
 from uqsonet_study.report.summary import read_numbers
 from uqsonet_study.report.tables.captions import distinct
-from uqsonet_study.report.tables.records import Files, shown_cases
+from uqsonet_study.report.tables.records import shown_cases
 
 METRICS = {
     "train_hours": ("training (h)", "hours", "train_hours_rtx3090"),
@@ -27,30 +27,26 @@ METRICS = {
 """Metric -> its heading, its unit, and its column in the paper's costs."""
 
 COLUMNS = "table experiment scale recipe method metric unit value paper".split()
-TITLE = "Hours of a training (mean over trials), its iterations, and seconds of an inference."
 
 
-def costs_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
+def costs_table(name: str, study: Study) -> tuple[Table, pd.DataFrame]:
     """Return a table of costs, from logs and timings, and its numbers in long form."""
     timings: dict[str, dict[str, Any]] = {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
-        for path in map(Path, files["inference"])
+        for path in study.paths(inputs.timings_of_table(study, name))
     }
     paper = paper_costs().set_index(["problem", "method"])
     records, labels = [], []
-    for experiment in distinct(case.experiment for case in shown_cases(config, name)):
-        problem = config.experiments[experiment].problem
-        for method in config.experiments[experiment].methods:
-            ours = _training(config, experiment, method, files["logs"])
-            timed = [timings.get(c.name, {}) for c in config.cases_of([experiment])]
-            seconds = [t["seconds"][method] for t in timed if method in t.get("seconds", {})]
-            ours |= {"inference_seconds": fmean(seconds)} if seconds else {}
-            labels.append((problem_about(problem)[0], method_title(method)))
-            where = f"tab:{name}", experiment, config.scale, config.recipe_of(experiment), method
+    for case in shown_cases(study, name):
+        for method in case.methods:
+            ours = _training(study, case, method)
+            ours["inference_seconds"] = timings[case.experiment]["seconds"][method]
+            labels.append((problem_about(case.problem)[0], method_title(method)))
+            where = f"tab:{name}", case.experiment, study.config.scale, case.recipe, method
+            known = (case.problem, method) in paper.index
             for metric, (_, unit, column) in METRICS.items():
-                known = (problem, method) in paper.index
-                theirs = paper.loc[(problem, method), column] if known else None
-                records.append((*where, metric, unit, ours.get(metric), theirs))
+                theirs = paper.loc[(case.problem, method), column] if known else None
+                records.append((*where, metric, unit, ours[metric], theirs))
     found = pd.DataFrame(records, columns=pd.Index(COLUMNS))
     found = found.astype({"value": float, "paper": float})
     columns = {}
@@ -59,49 +55,39 @@ def costs_table(name: str, config: Config, files: Files) -> tuple[Table, pd.Data
         for source, field in (("paper", "paper"), ("ours", "value")):
             columns[heading, source] = [_text(metric, value) for value in numbers[field]]
     index = pd.MultiIndex.from_tuples(labels, names=["section", "method"])
-    panel = Panel(TITLE, pd.DataFrame(columns, index=index))
-    caption = _caption(timings.values())
-    table = Table(name, "Computational costs", "Computational costs.", caption, (panel,))
-    return table, found.loc[found["value"].notna()]
+    title = "Hours of a training (mean over trials), its iterations, and seconds of an inference."
+    panel = Panel(title, pd.DataFrame(columns, index=index))
+    return Table(name, "Computational costs.", _caption(timings.values()), (panel,)), found
 
 
 def _caption(timings: Iterable[dict[str, Any]]) -> str:
     machines, answers = [], []
     for found in timings:
         threads = found["threads"]
-        jobs = "1 thread a job" if threads == 1 else f"{threads} threads a job"
         # A dollar sign would begin a formula.
-        machines.append(f"{found['processor'].replace('$', '')}, {jobs}")
+        processor = found["processor"].replace("$", "")
+        machines.append(f"{processor}, {threads} thread{'s' * (threads > 1)} a job")
         answers.append(f"{found['samples']:,} latent samples, {found['sensors']} sensors")
-    where = "; ".join(distinct(machines)) or "a processor that no timing names"
-    what = "; ".join(distinct(answers)) or "not timed"
     return (
-        f"The paper's on an NVIDIA GeForce RTX 3090; ours on {where}. One trial is one "
-        f"independent training. Inference: one posterior on the full grid ({what}). "
-        "Iterations of the paper are those of its sections 4.1 to 4.5."
+        f"The paper's on an NVIDIA GeForce RTX 3090; ours on {'; '.join(distinct(machines))}. One "
+        "trial is one independent training. Inference: one posterior on the full grid "
+        f"({'; '.join(distinct(answers))}). Iterations of the paper are those of its sections 4.1 "
+        "to 4.5."
     )
 
 
-def _training(config: Config, experiment: str, method: str, logs: Files) -> dict[str, float]:
-    """Return mean hours per trial and iterations; those of an ensemble's members add up."""
-    ensemble, cases = config.ensemble_of(experiment, method), config.cases_of([experiment])
-    runs = []
-    for path in (Path(f) for case in cases for f in logs.get(case.name, {}).get(method, ())):
-        log = read_numbers(path, ["trial", "iteration", "seconds"])
-        hours = log["seconds"].iloc[-1] / 3600 / log["trial"].nunique()
-        runs.append((hours, int(log["iteration"].iloc[-1])))
-    allowed = {config.method_of(case.name, method).training.iterations for case in cases}
-    for _, iterations in runs:
-        if iterations not in allowed:
+def _training(study: Study, case: Row, method: str) -> dict[str, float]:
+    """Return mean hours of a training and its iterations; those of an ensemble's members add up."""
+    wanted, hours = study.settings(case, method).training.iterations, []
+    for path in study.paths(study.logs(case, method)):
+        last = read_numbers(path, ["iteration", "seconds"]).iloc[-1]
+        if last["iteration"] != wanted:
             raise DataError(
-                f"a log of {method!r} for {experiment} ends at iteration {iterations}, the "
-                f"configuration says {', '.join(map(str, sorted(allowed)))}"
+                f"{path}: ends at iteration {last['iteration']:g}, the configuration says {wanted}"
             )
-    if not runs:
-        return {}
-    members = ensemble.members if ensemble else 1
-    hours = fmean(members * hours for hours, _ in runs)
-    return {"train_hours": hours, "iterations": runs[0][1]}
+        hours.append(last["seconds"] / 3600)
+    members = study.members(case, method) or 1
+    return {"train_hours": members * fmean(hours), "iterations": wanted}
 
 
 def _text(metric: str, value: float) -> str:

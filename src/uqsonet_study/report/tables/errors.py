@@ -13,8 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet_study.config import Case, Config, ErrorTable
-from uqsonet_study.config.evaluations import TestEvaluation
+from uqsonet_study.cases import Row, Study
 from uqsonet_study.report.names import FLOOR, MEAN, METRICS, STD, method_titles
 from uqsonet_study.report.printing import PERCENT, Panel, Table, pivot, side_by_side, text_of
 from uqsonet_study.report.tables.captions import conditions, distinct, origin, problem_titles
@@ -22,7 +21,6 @@ from uqsonet_study.report.tables.records import (
     ERRORS,
     SKILLS,
     UNTRAINED,
-    Files,
     error_metrics,
     marked_interval,
     score_records,
@@ -30,6 +28,7 @@ from uqsonet_study.report.tables.records import (
     with_interval,
     with_paper,
 )
+from uqsonet_study.settings import TestEvaluation
 
 FULL_TITLES = {metric: METRICS[metric] for metric in ERRORS}
 SHORT_TITLES = {"err_mean": MEAN, "err_std": STD}
@@ -45,37 +44,34 @@ TITLES = {
 }
 
 
-def errors_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
+def errors_table(name: str, study: Study) -> tuple[Table, pd.DataFrame]:
     """Return a table of errors and its numbers in long form, errors in percent."""
-    declared = config.tables[name]
-    assert isinstance(declared, ErrorTable)
-    cases = shown_cases(config, name)
-    records = score_records(name, config, cases, files, error_metrics)
-    records = with_paper(records, config)
+    declared = study.config.tables[name]
+    cases = shown_cases(study, name)
+    records = with_paper(score_records(name, study, cases, error_metrics), study)
     if declared.rows == "sensors":
         corner, rows = "$m$", sorted({m for case in cases for m in case.counts})
     else:
-        corner, rows = r"$\sigma$", sorted({case.noise_std for case in cases})
+        corner, rows = r"$\sigma$", sorted({case.noise for case in cases})
     digits = max(len(f"{row:g}".partition(".")[2]) for row in rows)
     labels = {row: f"{row:.{digits}f}" for row in rows}
-    found = _panels(cases, records, declared.rows, labels, corner)
+    field = "sensors" if declared.rows == "sensors" else "noise_std"
+    found = _panels(cases, records, field, labels, corner)
     panels = [Panel(TITLES[key], cells) for key, cells in found.items() if cells.shape[1]]
-    title = problem_titles(cases)
-    return Table(name, title, title, _caption(config, cases), tuple(panels)), records
+    return Table(name, problem_titles(cases), _caption(study, cases), tuple(panels)), records
 
 
-def _caption(config: Config, cases: Sequence[Case]) -> str:
-    lines = any(case.cut_lines for case in cases)
-    where = ", on grid lines and on the whole domain" if lines else ""
+def _caption(study: Study, cases: Sequence[Row]) -> str:
+    where = ", on grid lines and on the whole domain" * bool(cases[0].cut_lines)
     return (
         f"{origin(cases)} Relative $L_2$ errors of the conditional mean and standard deviation of "
         rf"$u$ against the reference, $\times 10^{{-2}}$, given $m$ sensors{where}. "
-        f"{conditions(config, cases)}"
+        f"{conditions(study, cases)}"
     )
 
 
 def _panels(
-    cases: Sequence[Case], records: pd.DataFrame, field: str, rows: dict[Any, str], corner: str
+    cases: Sequence[Row], records: pd.DataFrame, field: str, rows: dict[Any, str], corner: str
 ) -> dict[str, pd.DataFrame]:
     """Return the cells of each panel."""
     records, groups = _grouped(records, cases, field)
@@ -122,7 +118,7 @@ def _alone(record: Any) -> str:
 
 
 def _grouped(
-    records: pd.DataFrame, cases: Sequence[Case], rows: str
+    records: pd.DataFrame, cases: Sequence[Row], rows: str
 ) -> tuple[pd.DataFrame, dict[str, str | None]]:
     """Return records with the group of columns of each, and the headings of all groups in order.
 
@@ -130,8 +126,8 @@ def _grouped(
     experiment and cut line. The metrics lose their cut lines.
     """
     # ``x=0.5`` has its variable as a formula.
-    every_line = (line.partition("=") for case in cases for line in case.cut_lines)
-    lines = {f"{axis}={value}": f"${axis}$ = {value}" for axis, _, value in every_line}
+    parts = {line: line.partition("=") for line in cases[0].cut_lines}
+    lines = {line: f"${axis}$ = {value}" for line, (axis, _, value) in parts.items()}
     metric = records["metric"].str.partition("@")
     line = metric[2].map(lines | {"": "domain" if lines else ""})
     line = line.mask(metric[0].isin(SKILLS), "")  # measured on the whole domain alone
@@ -155,9 +151,9 @@ def _joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _levels(cases: Sequence[Case]) -> dict[tuple[str, float], str]:
+def _levels(cases: Sequence[Row]) -> dict[tuple[str, float], str]:
     """Return (experiment, noise level) -> what tells its columns from those of others."""
-    pairs = distinct((case.experiment, case.noise_std) for case in cases)
+    pairs = distinct((case.experiment, case.noise) for case in cases)
     noises = [noise_std for _, noise_std in pairs]
     found = {}
     for experiment, noise_std in pairs:

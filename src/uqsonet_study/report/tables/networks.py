@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from uqsonet_study.config import AttentionNetwork, Case, Config
+from uqsonet.networks.config import AttentionNetwork
+from uqsonet_study.cases import Row, Study
 from uqsonet_study.report.names import method_title, problem_title
 from uqsonet_study.report.paper import paper_networks
 from uqsonet_study.report.printing import Panel, Table, integer, to_words
 from uqsonet_study.report.tables.captions import distinct, quoted_recipes
-from uqsonet_study.report.tables.records import Files, about, shown_cases
+from uqsonet_study.report.tables.records import about, shown_cases
 
 DETERMINISTIC = ("vidon",)  # methods without a latent variable: they have no encoder and no d_z
 ATTENTION = {
@@ -53,12 +54,12 @@ PROTOCOLS = {
 }
 
 
-def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.DataFrame]:
+def networks_table(name: str, study: Study) -> tuple[Table, pd.DataFrame]:
     """Return a table of the networks used and its settings in long form, as text."""
-    cases = shown_cases(config, name)
+    cases = shown_cases(study, name)
     ours = [
         {"problem": case.problem, "method": method, "case": case.name}
-        | settings_of(config, case, method)
+        | settings_of(study, case, method)
         for case in cases
         for method in case.methods
     ]
@@ -75,25 +76,24 @@ def networks_table(name: str, config: Config, _files: Files) -> tuple[Table, pd.
     ):
         if theirs or rows:
             panels.append(_panel(f"{title}.", headings, [*theirs, *rows]))
-            records += _records(name, config, headings, rows, theirs)
+            records += _records(name, study, headings, rows, theirs)
     caption = (
         "Rows “paper”: what the paper prints, the same for VIDON and UQ-SONet; all others: what "
-        f"this run used (recipe {quoted_recipes(config, cases)}). 2 × 40 are two hidden layers of "
+        f"this run used (recipe {quoted_recipes(cases)}). 2 × 40 are two hidden layers of "
         "40 neurons. Problems with equal settings share a row."
     )
-    title = "Networks and training"
-    return Table(name, title, f"{title}.", caption, tuple(panels)), pd.DataFrame(records)
+    return Table(name, "Networks and training.", caption, tuple(panels)), pd.DataFrame(records)
 
 
-def settings_of(config: Config, case: Case, method: str) -> dict[str, str]:
+def settings_of(study: Study, case: Row, method: str) -> dict[str, str]:
     """Return the settings of a method as they are printed, and of which `kind` its network is."""
-    found = config.method_of(case.name, method)
+    found = study.settings(case, method)
     kind = "attention" if isinstance(found.network, AttentionNetwork) else "kriging"
     values = found.network.model_dump()
-    values |= found.training.model_dump() | {"training": case.training}
+    values |= found.training.model_dump() | {"training": case.N}
     values |= dict.fromkeys(("score", "projection"), values.get("attention"))
     without = [] if found.network.per_sensors else ["protocol"]
-    if config.base(case.experiment, method) in DETERMINISTIC:
+    if study.trained(case, method) in DETERMINISTIC:
         without += ["encoder", "latent_dim"]
     keys = (ATTENTION if kind == "attention" else KRIGING) | TRAINING
     return {"kind": kind} | {
@@ -152,7 +152,7 @@ def _joined(titles: Sequence[str]) -> str:
 
 def _records(
     name: str,
-    config: Config,
+    study: Study,
     headings: Mapping[str, str],
     ours: list[dict[str, str]],
     papers: list[dict[str, str]],
@@ -161,7 +161,7 @@ def _records(
     beside = {row["problem"]: row for row in papers}
     found = []
     for row in ours:
-        where = about(name, config, config.cases[row["case"]]) | {"method": row["method"]}
+        where = about(name, study, study.cases.loc[row["case"]]) | {"method": row["method"]}
         del where["noise_std"], where["training"]
         for key in (key for key in headings if key in row):
             record = where | {"metric": key, "setting": to_words(row[key])}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
 from uqsonet.errors import DataError
-from uqsonet_study.config import BASELINES, Case, Config
-from uqsonet_study.config.evaluations import TestEvaluation
+from uqsonet_study import BASELINES
+from uqsonet_study.cases import Row, Study
+from uqsonet_study.report import inputs
 from uqsonet_study.report.names import FLOOR
 from uqsonet_study.report.paper import paper_scores
 from uqsonet_study.report.printing import text_of
 from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.summary import SKILLS as SKILL_OF
+from uqsonet_study.settings import TestEvaluation
 
 ERRORS = tuple(SKILL_OF)
 SKILLS = tuple(SKILL_OF.values())
@@ -28,33 +30,29 @@ NUMBERS = ["value", "pm", "low", "high"]
 COLUMNS = "table experiment case scale recipe noise_std training evaluation method sensors".split()
 COLUMNS += ["metric", "unit", *NUMBERS, "trials", "sets"]
 
-Files = Mapping[str, Any]
-"""Kind -> files of a table: a list of paths; of logs case -> method -> paths."""
-
-Wanted = Callable[[Case], Iterable[tuple[TestEvaluation, str, str]]]
+Wanted = Callable[[Row], Iterable[tuple[TestEvaluation, str, str]]]
 """Case -> evaluation, method and metric of its numbers, in order."""
 
 
-def shown_cases(config: Config, table: str) -> list[Case]:
-    """Return the cases of those experiments of a table that are selected, in the table's order."""
-    experiments = [e for e in config.tables[table].experiments if e in config.selected]
-    return [case for experiment in experiments for case in config.cases_of([experiment])]
+def shown_cases(study: Study, table: str) -> list[Row]:
+    """Return the cases of a table's experiments, in its order."""
+    return study.of(study.config.tables[table].experiments)
 
 
-def about(table: str, config: Config, case: Case) -> dict[str, Any]:
+def about(table: str, study: Study, case: Row) -> dict[str, Any]:
     """Return the columns that say where a number of a table belongs."""
     return {
         "table": f"tab:{table}",
         "experiment": case.experiment,
         "case": case.name,
-        "scale": config.scale,
-        "recipe": config.recipe_of(case.experiment),
-        "noise_std": case.noise_std,
-        "training": case.training,
+        "scale": study.config.scale,
+        "recipe": case.recipe,
+        "noise_std": case.noise,
+        "training": case.N,
     }
 
 
-def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
+def error_metrics(case: Row) -> Iterator[tuple[TestEvaluation, str, str]]:
     """Yield evaluation, method and metric of every error and skill of a case."""
     errors = [*ERRORS, *(f"{error}@{line}" for line in case.cut_lines for error in ERRORS)]
     for label in case.evaluations:
@@ -63,12 +61,8 @@ def error_metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
                 yield label, method, metric
 
 
-def score_records(
-    table: str, config: Config, cases: Sequence[Case], files: Files, wanted: Wanted
-) -> pd.DataFrame:
+def score_records(table: str, study: Study, cases: Sequence[Row], wanted: Wanted) -> pd.DataFrame:
     """Return the scores of a table in long form (`COLUMNS`), fractions in percent.
-
-    They are those of the ``summaries`` among `files`.
 
     A metric other than the error of the mean may be absent for a method, at all sensor counts: a
     deterministic method has no spread.
@@ -78,10 +72,10 @@ def score_records(
     DataError
         If a number is absent or NaN.
     """
-    summaries = pd.concat(map(pd.read_csv, files["summaries"]))
+    summaries = pd.concat(map(pd.read_csv, study.paths(inputs.summaries_of_table(study, table))))
     given = summaries.loc[:, [*KEY, *NUMBERS, "trials", "sets"]].astype({"sensors": int})
     rows = [
-        about(table, config, case)
+        about(table, study, case)
         | {"evaluation": label, "method": method, "sensors": m, "metric": metric}
         | {"unit": "1" if metric in OWN_UNITS else "percent"}
         for case in cases
@@ -108,10 +102,10 @@ def score_records(
     return found.loc[:, COLUMNS].reset_index(drop=True)
 
 
-def with_paper(records: pd.DataFrame, config: Config) -> pd.DataFrame:
+def with_paper(records: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return records with what the paper prints for them, empty where it prints nothing."""
     keys = ["table", "problem", "method", "sensors", "noise_std", "metric", "evaluation"]
-    problems = records["case"].map(lambda name: config.cases[name].problem)
+    problems = records["case"].map(study.cases["problem"].get)
     found = records.assign(problem=problems)
     found = found.merge(paper_scores().assign(evaluation="paper"), how="left", on=keys)
     return found.drop(columns="problem")

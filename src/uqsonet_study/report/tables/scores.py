@@ -13,38 +13,39 @@ from typing import Any
 
 import pandas as pd
 
-from uqsonet_study.config import BASELINES, BY_REFERENCE, Case, Config, ScoreTable
-from uqsonet_study.config.evaluations import TestEvaluation
+from uqsonet_study import BASELINES
+from uqsonet_study.cases import Row, Study
+from uqsonet_study.config import BY_REFERENCE
 from uqsonet_study.report.names import METRICS, method_title, problem_title
 from uqsonet_study.report.printing import PERCENT, Panel, Table, digits_of, pivot, text_of
 from uqsonet_study.report.summary import GAINS
 from uqsonet_study.report.tables.captions import distinct, tests
-from uqsonet_study.report.tables.records import Files, marked_interval, score_records, shown_cases
+from uqsonet_study.report.tables.records import marked_interval, score_records, shown_cases
+from uqsonet_study.settings import TestEvaluation
 
 
-def scores_table(name: str, config: Config, files: Files) -> tuple[Table, pd.DataFrame]:
+def scores_table(name: str, study: Study) -> tuple[Table, pd.DataFrame]:
     """Return a table of scores and its numbers in long form."""
-    declared = config.tables[name]
-    assert isinstance(declared, ScoreTable)
-    cases = shown_cases(config, name)
+    declared = study.config.tables[name]
+    cases = shown_cases(study, name)
     problems = distinct(case.problem for case in cases)
     of_problem = {p: [case for case in cases if case.problem == p] for p in problems}
     first = {own[0].name for own in of_problem.values()}
 
-    def metrics(case: Case) -> Iterator[tuple[TestEvaluation, str, str]]:
+    def metrics(case: Row) -> Iterator[tuple[TestEvaluation, str, str]]:
         for method in (*(BASELINES if case.name in first else ()), *case.methods):
             for metric in declared.metrics:
                 # Only references of the first evaluation, `paper`, hold samples.
                 yield case.evaluations[0 if metric in BY_REFERENCE else -1], method, metric
 
     by_problem = [case for own in of_problem.values() for case in own]
-    records = score_records(name, config, by_problem, files, metrics)
+    records = score_records(name, study, by_problem, metrics)
     panels = [_panel(own, records, declared.metrics) for own in of_problem.values()]
-    caption = _caption(config, cases)
-    return Table(name, "Scores", "Scores of whole laws.", caption, tuple(panels)), records
+    caption = _caption(study, cases)
+    return Table(name, "Scores of whole laws.", caption, tuple(panels)), records
 
 
-def _panel(cases: list[Case], records: pd.DataFrame, metrics: Sequence[str]) -> Panel:
+def _panel(cases: list[Row], records: pd.DataFrame, metrics: Sequence[str]) -> Panel:
     """Return the panel of a problem, baselines first."""
     learned = distinct(method for case in cases for method in case.methods)
     heading = records["method"].map(method_title)
@@ -78,12 +79,12 @@ def _digits(metric: str, values: Sequence[float]) -> int:
     return 2 if metric in GAINS.values() and all(abs(value) < 1 for value in values) else 1
 
 
-def _caption(config: Config, cases: list[Case]) -> str:
+def _caption(study: Study, cases: list[Row]) -> str:
     return (
         "CRPS (mean over the domain) and energy score, both in the units of the output and "
         "smaller for better laws; gain: by how many percent the score is below cokriging's, with "
         f"95{PERCENT} bootstrap intervals over sets and trials (†: includes zero); *: expected "
         "under the reference posteriors of the paper's ten sets, not of single truths; w50, w90, "
         "w95: percent of the reference's samples inside the central bands of that level (c50, "
-        f"c90, c95: of truths), over all points. {tests(config, cases)}"
+        f"c90, c95: of truths), over all points. {tests(study, cases)}"
     )

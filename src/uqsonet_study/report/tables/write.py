@@ -1,4 +1,4 @@
-"""The tables of a run: each as LaTeX, as HTML for a page, and as numbers; and all in one document.
+"""The tables of a run: each as LaTeX, as a page in HTML, and as numbers; and all in one document.
 
 Every layout has a module of its name that turns its inputs into a `printing.Table` and into
 records, one row per number. Records of all layouts have the columns `table`, `experiment`, `scale`,
@@ -9,75 +9,57 @@ a layout lacks is empty there. Networks have a text in `setting`, all others a n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from uqsonet.errors import DataError
 from uqsonet.files import write_text
-from uqsonet_study.config import Config
-from uqsonet_study.report.printing import Table, document, fitted, html_table, latex, to_html
+from uqsonet_study.beyond.scores import laws_table
+from uqsonet_study.cases import Study
+from uqsonet_study.report.printing import Table, document, fitted, page
 from uqsonet_study.report.summary import write_csv
 from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
 from uqsonet_study.report.tables.networks import networks_table
-from uqsonet_study.report.tables.ranked import laws_table, placement_table
-from uqsonet_study.report.tables.records import Files
 from uqsonet_study.report.tables.scores import scores_table
 
-LAYOUTS: dict[str, Callable[[str, Config, Files], tuple[Table, pd.DataFrame]]] = {
+LAYOUTS: dict[str, Callable[[str, Study], tuple[Table, pd.DataFrame]]] = {
     "errors": errors_table,
     "bands": bands_table,
     "scores": scores_table,
     "networks": networks_table,
     "laws": laws_table,
-    "placement": placement_table,
     "ablation": ablation_table,
     "costs": costs_table,
 }
 """Layout -> what turns files, by kind, into a table and its numbers in long form."""
 
 
-def write_table(name: str, config: Config, files: Files, folder: Path) -> None:
-    """Write a declared table as LaTeX, CSV and JSON.
+def write_table(name: str, study: Study, folder: Path) -> None:
+    """Write a declared table as ``{name}.tex``, ``{name}.csv`` and ``{name}.html``.
 
     The LaTeX is floats for a document; the CSV has the same numbers unrounded, errors in percent;
-    the JSON is ``{"name", "title", "caption_html", "panels": [[title_html, table_html], ...]}``
-    with a plain `title`.
+    the HTML is a page that needs nothing else, for `snakemake --report`.
 
     Parameters
     ----------
     name : str
-        Of ``config.tables``. Experiments that are not selected are left out.
-    files : mapping of str to files
-        ``summaries`` of `uqsonet_study.report.summary.summarise` (errors, bands, scores); ``logs``
-        of trainings by case and method (costs, ablation), of which several may share one;
-        timings, ``inference`` (costs); `scores.csv`, ``scores`` (laws, placement).
+        Of ``config.tables``.
 
     Raises
     ------
     DataError
         If an input lacks a number or contradicts the configuration.
     """
-    if name not in config.tables:
-        raise DataError(f"tables.{name} is not in the configuration")
-    table, records = LAYOUTS[config.tables[name].layout](name, config, files)
+    table, records = LAYOUTS[study.config.tables[name].layout](name, study)
     table = fitted(table)
-    note = "SMOKE SCALE – " if config.scale == "smoke" else ""
-    write_text(folder / f"{name}.tex", latex(table, note))
+    note = "SMOKE SCALE – " if study.config.scale == "smoke" else ""
+    for kind in ("tex", "html"):
+        write_text(folder / f"{name}.{kind}", page(table, note, kind))
     write_csv(folder / f"{name}.csv", records, 12)
-    headline = f"<strong>{to_html(table.headline)}</strong>"
-    page = {
-        "name": table.name,
-        "title": table.title,
-        "caption_html": f"{note}{headline} {to_html(table.caption)}",
-        "panels": [[to_html(panel.title), html_table(panel)] for panel in table.panels],
-    }
-    write_text(folder / f"{name}.json", json.dumps(page, ensure_ascii=False, indent=1) + "\n")
 
 
 def all_tables(tables: Sequence[Path], out: Path) -> None:

@@ -1,0 +1,1 @@
+"""Laws of an input that are no Gaussian field, each with its exact posterior given sensors."""
