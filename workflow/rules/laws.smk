@@ -1,5 +1,5 @@
 # Other laws of the input for trained operators (config/laws.yaml), a job for each trial, and their scores.
-from uqsonet_study.report.inputs import law_experiments
+from uqsonet_study.report.inputs import law_experiments, law_tables
 
 
 rule law:
@@ -44,7 +44,7 @@ rule law_scores:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        config=lambda w: STUDY.part(law_experiments(STUDY), tables=TABLES),
+        config=lambda w: STUDY.part(law_experiments(STUDY), tables=law_tables(STUDY)),
         code=lambda w: code("law_scores"),
     script:
         "../scripts/law_scores.py"

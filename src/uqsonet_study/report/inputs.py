@@ -111,8 +111,13 @@ def error_tables(study: Study) -> list[str]:
 
 def law_experiments(study: Study) -> list[str]:
     """Return the experiments whose laws stand in a table."""
-    shown = (table for table in study.config.tables.values() if table.layout == "laws")
-    return list(dict.fromkeys(experiment for table in shown for experiment in table.experiments))
+    shown = [study.config.tables[name].experiments for name in law_tables(study)]
+    return list(dict.fromkeys(experiment for experiments in shown for experiment in experiments))
+
+
+def law_tables(study: Study) -> list[str]:
+    """Return the tables of laws of the input."""
+    return [name for name, table in study.config.tables.items() if table.layout == "laws"]
 
 
 def _case_of(study: Study, where: str, figure: Figure, count: int, noise: float) -> Row:
