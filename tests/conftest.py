@@ -89,7 +89,6 @@ class ToyLinear(Problem):
 
     name = "toy_linear"
     title = "Linear-Gaussian toy"
-    section = "none"
     output_stride = 2
     zero_boundary = True
 
@@ -145,7 +144,6 @@ class ToyPlane(Problem):
 
     name = "toy_plane"
     title = "Toy in the plane"
-    section = "none"
 
     @cached_property
     def grid(self) -> Grid:

@@ -10,6 +10,7 @@ from tests.residuals import residual_elliptic1d, residual_elliptic2d, residual_p
 from uqsonet.errors import ConfigError
 from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.problems import get_problem, problem_names
+from uqsonet_study.report.names import problem_about
 from uqsonet_study.solvers.elliptic2d import solve_rough2d
 
 NAMES = [name for name in problem_names() if not name.startswith("toy")]
@@ -57,6 +58,7 @@ def drawn(name, seed, size=3):
 def test_pairs_are_finite_double_and_repeat(name):
     problem = get_problem(name)
     assert problem.name == name
+    assert problem_about(name)[2] == problem.title
     size = problem.block + 1 if problem.grid.dim == 2 else 5  # more than one block
     kappa, u = problem.sample(np.random.default_rng(0), size)
     assert kappa.shape == u.shape == (size, problem.grid.size)

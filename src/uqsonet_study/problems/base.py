@@ -21,7 +21,6 @@ from uqsonet_study.priors.gaussian_process import GaussianField
 from uqsonet_study.priors.law import Law, Prior
 
 GPU_BLOCK = 2048  # functions solved at a time on a GPU: enough to fill it
-BEYOND = "beyond the paper"  # what stands for the section of a problem that the paper does not have
 
 Affine = Literal["kappa", "unobserved"]
 
@@ -43,7 +42,6 @@ class Problem(ABC):
 
     name: str
     title: str
-    section: str  # section of the paper, or `BEYOND`
     input_symbol: str = "k"
     output_symbol: str = "u"
     transform: Transform = Transform()

@@ -30,7 +30,6 @@ class Diffusion1D(Problem):
 
     name = "diffusion1d"
     title = "One-dimensional diffusion equation"
-    section = "4.1"
     transform = Transform("log")
     output_stride = 4
     zero_boundary = True

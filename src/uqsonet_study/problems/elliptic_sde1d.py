@@ -24,7 +24,6 @@ class EllipticSDE1D(Problem):
 
     name = "elliptic_sde1d"
     title = "One-dimensional elliptic stochastic differential equation"
-    section = "4.3"
     transform = Transform("log")
     affine = "unobserved"
     output_stride = 4

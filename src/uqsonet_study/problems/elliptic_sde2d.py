@@ -36,7 +36,6 @@ class EllipticSDE2D(Problem):
 
     name = "elliptic_sde2d"
     title = "Two-dimensional elliptic stochastic differential equation"
-    section = "4.4"
     input_symbol = "f"
     affine = "kappa"
     unobserved_transform = Transform("log")

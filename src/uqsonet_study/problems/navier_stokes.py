@@ -23,7 +23,6 @@ class NavierStokes(Problem):
 
     name = "navier_stokes"
     title = "Navier-Stokes equations"
-    section = "4.5"
     input_symbol = "w_0"
     output_symbol = "w"
     output_stride = 2

@@ -31,7 +31,6 @@ class Poisson2D(Problem):
 
     name = "poisson2d"
     title = "Two-dimensional Poisson equation"
-    section = "4.2"
     input_symbol = "f"
     affine = "kappa"
     output_stride = 2

@@ -7,7 +7,6 @@ log k is 0.8 where a GP(0, exp(-(x - x')^2 / 0.2^2)) is positive, and -0.8 elsew
 from __future__ import annotations
 
 from uqsonet_study.beyond.priors.classes import ThresholdedField
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
 
@@ -16,7 +15,6 @@ class Binary1D(Diffusion1D):
 
     name = "binary1d"
     title = "One-dimensional diffusion, two values"
-    section = BEYOND
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet_study.beyond.priors.classes import ThresholdedField
 from uqsonet_study.priors.gaussian_process import CosineField
 from uqsonet_study.priors.law import Prior
-from uqsonet_study.problems.base import BEYOND, Problem
+from uqsonet_study.problems.base import Problem
 from uqsonet_study.solvers.elliptic2d import solve_rough2d
 
 TAU = 3.0
@@ -32,7 +32,6 @@ class Darcy128(Problem):
 
     name = "darcy128"
     title = "Darcy flow, two values, 128 x 128 points"
-    section = BEYOND
     zero_boundary = True
     solve_dtype = torch.float32
     block = 16

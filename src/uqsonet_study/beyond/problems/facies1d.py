@@ -7,7 +7,6 @@ Where a GP(0, exp(-(x - x')^2 / 0.4^2)) is negative, log k is a GP(-0.8, 0.3^2 e
 from __future__ import annotations
 
 from uqsonet_study.beyond.priors.classes import ClassField
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
 
@@ -16,7 +15,6 @@ class Facies1D(Diffusion1D):
 
     name = "facies1d"
     title = "One-dimensional diffusion, two classes with variation inside"
-    section = BEYOND
 
     def __init__(self) -> None:
         super().__init__()

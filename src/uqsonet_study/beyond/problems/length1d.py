@@ -10,7 +10,6 @@ from functools import cached_property
 
 from uqsonet_study.beyond.priors.mixtures import random_length
 from uqsonet_study.priors.law import Prior
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
 
@@ -19,7 +18,6 @@ class Length1D(Diffusion1D):
 
     name = "length1d"
     title = "One-dimensional diffusion, Gaussian fields of random length"
-    section = BEYOND
 
     @cached_property
     def prior(self) -> Prior:

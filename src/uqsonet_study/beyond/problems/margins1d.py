@@ -12,7 +12,6 @@ from scipy.special import gammainccinv, gammaincinv
 from torch import Tensor
 
 from uqsonet_study.beyond.priors.mapped import MappedField
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
 SHAPE = 3.0  # shape of the gamma law of k
@@ -31,7 +30,6 @@ class Margins1D(Diffusion1D):
 
     name = "margins1d"
     title = "One-dimensional diffusion, gamma margins"
-    section = BEYOND
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,6 @@ from math import pi
 import torch
 
 from uqsonet_study.beyond.priors.mixtures import MixtureField
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
 
@@ -20,7 +19,6 @@ class Mixture1D(Diffusion1D):
 
     name = "mixture1d"
     title = "One-dimensional diffusion, one of two Gaussian fields"
-    section = BEYOND
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from uqsonet.fields.field import Transform
 from uqsonet_study.beyond.priors.mapped import MappedField
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D
 
 DRY = 0.25  # coefficient of the equation where there is no rain
@@ -22,7 +21,6 @@ class Rain1D(Diffusion1D):
 
     name = "rain1d"
     title = "One-dimensional diffusion, rain"
-    section = BEYOND
     input_symbol = "r"
     transform = Transform()
 

@@ -8,7 +8,6 @@ mean. Grids of `diffusion1d`.
 from __future__ import annotations
 
 from uqsonet_study.beyond.priors.mixtures import StudentField
-from uqsonet_study.problems.base import BEYOND
 from uqsonet_study.problems.diffusion1d import Diffusion1D, sine
 
 
@@ -17,7 +16,6 @@ class Student1D(Diffusion1D):
 
     name = "student1d"
     title = "One-dimensional diffusion, Student-t process"
-    section = BEYOND
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ def listed(values: Iterable[Hashable]) -> str:
 
 def problem_titles(cases: Sequence[Row]) -> str:
     """Return the problems by their long names."""
-    return listed(problem_about(case.problem)[1] for case in cases)
+    return listed(problem_about(case.problem)[2] for case in cases)
 
 
 def origin(cases: Sequence[Row]) -> str:
