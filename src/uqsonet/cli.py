@@ -125,44 +125,34 @@ def fit(
     input: Input,
     output: Output,
     out: Annotated[Path, _out("File for the model: .safetensors.")],
-    minutes: Annotated[
-        float, _help("Training time in minutes on one core (0: linear model only).")
-    ] = 5,
     sensors: Counts = None,
     noise_std: Annotated[
         float, _help("Noise to expect of sensors (std; under log the relative error).")
     ] = 0.0,
-    seed: Annotated[int, _help("Seed of the split, the layouts and the training.")] = 0,
+    seed: Annotated[int, _help("Seed of the split and the layouts.")] = 0,
     transform: Transforms = None,
     missing: Missing = "error",
     run: RunDimension = None,
     periodic: Periodic = None,
     groups: Groups = None,
     merge: Merge = False,
-    device: Annotated[str, _help("Device to train on: cpu or cuda.")] = "cpu",
     law: Annotated[str, _help("Law of the inputs; auto chooses by scores on held-out runs.")] = (
         "auto"
     ),
 ) -> None:
-    """Learn the operator of some runs. If stopped, the same command continues.
+    """Learn the operator of some runs.
 
-    Example: uqsonet fit runs.nc --input k --output u -o mine.safetensors --minutes 2
+    Example: uqsonet fit runs.nc --input k --output u -o mine.safetensors
     """
     from uqsonet.fitting.fit import fit as learn
-    from uqsonet.fitting.fit import remove_trainings
 
     show_log()
     if out.suffix != ".safetensors":
         raise ConfigError(f"{out}: models are saved as .safetensors")
     require_writable(out)
     runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
-    state = out.with_name(f"{out.name}.state")
-    model = learn(
-        runs, minutes, sensors=_counts(sensors), noise_std=noise_std, seed=seed,
-        device=device, state=state, law=law,
-    )  # fmt: skip
+    model = learn(runs, sensors=_counts(sensors), noise_std=noise_std, seed=seed, law=law)
     model.save(out)
-    remove_trainings(state)
     print(model)
     _say_saved(out)
 

@@ -25,7 +25,6 @@ from uqsonet.laws.base import MAX_CLASSES
 from uqsonet.operator.closed_form import fit_bases, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.settings import MethodConfig
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import (
@@ -166,7 +165,7 @@ class Candidate:
 
     model: KarhunenLoeveModel
     scores: Tensor  # (counts, B), CRPS of each scored run at each number of sensors
-    method: MethodConfig | None = None  # how it was trained; None for a linear model
+    lengths: Sequence[float] = ()  # of kernels that were tried; none for least squares
     models: Sequence[KarhunenLoeveModel] = ()  # of all splits of the runs; `model` is the first
 
     @property
@@ -177,7 +176,7 @@ class Candidate:
     @classmethod
     def of(
         cls, models: Sequence[KarhunenLoeveModel], held: Sequence[tuple[Functions, HeldOut]],
-        method: MethodConfig | None = None,
+        lengths: Sequence[float] = (),
     ) -> Candidate:  # fmt: skip
         """Widen models by what they leave unexplained of the held-out runs of all splits; score."""
         left = [(pairs, one) for one, (pairs, _) in zip(models, held, strict=True)]
@@ -185,7 +184,7 @@ class Candidate:
         for one, (_, held_out) in zip(models, held, strict=True):
             widen_band(one, left)
             scores.append(held_out.scores(one))
-        return cls(models[0], torch.cat(scores, 1), method, models)
+        return cls(models[0], torch.cat(scores, 1), lengths, models)
 
 
 def linear_model(functions: Functions, input_modes: int, output_modes: int) -> KarhunenLoeveModel:
@@ -198,7 +197,7 @@ def linear_model(functions: Functions, input_modes: int, output_modes: int) -> K
     return model.eval()
 
 
-def _truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
+def truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
     """Return a linear model with the first `count` input modes of another, whose bases it uses."""
     config = model.config.model_copy(update={"input_modes": count})
     smaller = KarhunenLoeveModel(model.fields, config, model.noise_std)
@@ -229,8 +228,11 @@ def _sizes(model: KarhunenLoeveModel) -> list[int]:
     return [size for size in TRIED_INPUT_MODES if size < most] + [most]
 
 
-def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> Candidate:
-    """Return the largest linear model that is as good as the best; note in `tried` all scores."""
+def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> tuple[Candidate, Candidate]:
+    """Return the largest linear model that is as good as the best, and the largest of all.
+
+    All scores are noted in `tried`.
+    """
     folds = data.folds()
     held = [(one.part("validation"), one.held_out()) for one in folds]
     training = [one.part("training") for one in folds]
@@ -242,13 +244,13 @@ def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> Candidate:
     names = {one.name: one.transform.name for one in data.inputs + data.outputs}
     candidates, scores = [], []
     for count in _sizes(full[0]):
-        candidates.append(Candidate.of([_truncated(one, count) for one in full], held))
+        candidates.append(Candidate.of([truncated(one, count) for one in full], held))
         scores.append(candidates[-1].score)
         modes = {"input_modes": count, "output_modes": outputs}
         tried.append({"branch": "linear", **names, **modes, "crps": round(scores[-1], 6)})
         LOG.info("linear, %d input modes: CRPS %.4g", count, scores[-1])
     limit = (1 + TOLERATED_LOSS) * min(scores)
-    return [one for one in candidates if one.score <= limit][-1]
+    return [one for one in candidates if one.score <= limit][-1], candidates[-1]
 
 
 def _transforms(
@@ -272,27 +274,29 @@ def _transforms(
 
 def choose_linear(
     runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
-) -> tuple[EncodedRuns, Candidate, list[dict[str, Any]]]:
-    """Return the runs and the linear model whose transforms and size score best, and all scores."""
+) -> tuple[EncodedRuns, Candidate, Candidate, list[dict[str, Any]]]:
+    """Return runs with the transforms whose linear models score best, and all scores.
+
+    Of these models the second is the one to take and the third the largest.
+    """
     tried: list[dict[str, Any]] = []
+    best: tuple[EncodedRuns, Candidate, Candidate] | None = None
 
-    def better(
-        best: tuple[EncodedRuns, Candidate] | None, transforms: Mapping[str, str | Transform],
-        like: EncodedRuns | None,
-    ) -> tuple[EncodedRuns, Candidate]:  # fmt: skip
-        """Return the best so far alone, as encoded runs are large."""
+    def tried_with(transforms: Mapping[str, str | Transform], like: EncodedRuns | None) -> None:
+        """Keep the best so far alone, as encoded runs are large."""
+        nonlocal best
         data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed, like)
-        candidate = _best_of_sizes(data, tried)
-        return best if best and best[1].score <= candidate.score else (data, candidate)
+        found = _best_of_sizes(data, tried)
+        if best is None or best[1].score > found[0].score:
+            best = data, *found
 
-    best = None
     options = [_transforms(runs, field, split, noise_std) for field in runs.inputs.values()]
     for chosen in itertools.product(*options):
-        transforms = dict(zip(runs.inputs, chosen, strict=True))
-        best = better(best, transforms, best and best[0])
-    assert best is not None
+        tried_with(dict(zip(runs.inputs, chosen, strict=True)), best and best[0])
     for name, field in runs.outputs.items():
         for other in output_transforms(field)[1:]:
+            assert best is not None
             known = {one.name: one.transform for one in best[0].inputs + best[0].outputs}
-            best = better(best, known | {name: other}, None)
+            tried_with(known | {name: other}, None)
+    assert best is not None
     return *best, tried

@@ -4,7 +4,8 @@
 2. Linear models of rising size, with each transform in question, are scored on the validation runs
    at random sensors (CRPS). The largest that is as good as the best is taken
    (`uqsonet.fitting.candidates`).
-3. A perceptron is trained on top of it, and kept only if its score is better by more than chance.
+3. An operator with a ridge, and one with a kernel (`uqsonet.operator.kernel_branch`), are taken in
+   its place only if their score is better by more than chance.
 4. What the operator leaves unexplained of the validation runs becomes part of every band.
 5. The law of the inputs is chosen the same way (`uqsonet.fitting.choose_law`).
 6. The chosen model is fitted again to training and validation runs together.
@@ -12,15 +13,9 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import itertools
 import logging
 import math
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,29 +25,25 @@ from torch import Tensor
 from uqsonet.emulator.calibration import calibration_runs
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ConfigError, DataError
-from uqsonet.files import array_digest, path_of, remove_debris, require_writable
 from uqsonet.fitting.candidates import (
     SCORED_RUNS,
     Candidate,
     EncodedRuns,
     choose_linear,
     linear_model,
+    truncated,
 )
 from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_answer import choose_answer, choose_nearest, take_nearest
 from uqsonet.fitting.choose_law import equip, refit, require_law
-from uqsonet.fitting.held_out import taken
+from uqsonet.fitting.held_out import HeldOut, preferable, taken
 from uqsonet.fitting.validate import score
-from uqsonet.operator.baselines import Choice, Floor, Unread, kept_pairs
-from uqsonet.operator.closed_form import targets, unexplained, unexplained_root, widen_band
+from uqsonet.operator.baselines import Choice, Floor, kept_pairs
+from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.devices import require_device
-from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.kernel_branch import use_kernel
+from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
-from uqsonet.operator.settings import MethodConfig, TrainingConfig
-from uqsonet.operator.train import Skills, Trainer, Trial, set_weights, skill_columns, train
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, memory_text
 from uqsonet.runs.soundness import sound_split, without_rounding
@@ -60,24 +51,16 @@ from uqsonet.show.terminal import never_silent
 
 LOG = logging.getLogger("uqsonet")
 
-OPERATIONS = 2e10
-"""Floating-point operations per second of training that one core is assumed to do. It is fixed, so
-that the same call gives the same model on a slow machine."""
-
 MIN_RUNS = 8  # fewer runs are too few to learn an operator from
-MAX_ITERATIONS = 6000  # maximum number of iterations of one training
-MIN_LEFT = 1e-3  # perceptrons are tried if a linear operator leaves this share of outputs or more
+MIN_LEFT = 1e-3  # kernels are tried if a linear operator leaves this share of outputs or more
 
 
 def fit(
     runs: Runs,
-    minutes: float = 5.0,
     *,
     sensors: object = None,
     noise_std: float = 0.0,
     seed: int = 0,
-    device: str = "cpu",
-    state: Path | str | None = None,
     bar: bool = True,
     law: str = "auto",
 ) -> Emulator:
@@ -87,10 +70,6 @@ def fit(
     ----------
     runs : Runs
         At least 8; with fewer than 20 there are no conformal bands.
-    minutes : float
-        About how long training may take on one core; closed forms come on top, seconds for a
-        thousand runs on a thousand points. It fixes the number of iterations, not a clock: the same
-        call gives the same model.
     sensors : int, sequence of int, or array (m, d), optional
         How many sensors to expect, or where they will stand: sizes are chosen for them. By default
         3, 10 and 30 at random points. The model may be asked about any others.
@@ -98,14 +77,9 @@ def fit(
         Noise to expect, and the default of `Emulator.condition`; in the transformed field, so a
         relative error under ``log``.
     seed : int
-        Seed of the split, the layouts and the training.
-    device : str
-        ``cpu`` or ``cuda``.
-    state : path, optional
-        Folder of checkpoints: the same call with the same folder continues where it was stopped.
-        Files of others in it are never changed.
+        Seed of the split and the layouts.
     bar : bool
-        Draw a progress bar on a terminal.
+        Show on a terminal what is being done.
     law : str
         Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `facies`, `bounded`,
         `copula`, `analogue`, or `auto`: the simplest whose score on the validation runs is no
@@ -122,21 +96,16 @@ def fit(
         If there are too few runs, or a field cannot be used.
     ConfigError
         If an argument is out of range.
-    TrainingError
-        If training fails or is stopped.
     """
-    with never_silent("fit", bar), ExitStack() as stack:
-        _require_arguments(runs, minutes, noise_std)
+    with never_silent("fit", bar):
+        _require_arguments(runs, noise_std)
         require_law(law)
-        require_device(device)
-        folder = path_of(stack.enter_context(TemporaryDirectory()) if state is None else state)
         LOG.info("%s: %s", runs.name, memory_text(runs))
         runs, split = sound_split(runs, seed)
         runs = without_rounding(runs)
-        data, best, tried = choose_linear(runs, split, sensors, noise_std, seed)
-        run = _Trainings(seed, folder, device, bar)
-        best = _choose_perceptron(data, best, minutes, run, tried)
-        LOG.info("chosen: %s", "linear" if best.method is None else "perceptron")
+        data, best, largest, tried = choose_linear(runs, split, sensors, noise_std, seed)
+        best = _choose_operator(data, best, largest, tried)
+        LOG.info("chosen: %s", _branch(best))
         named = law
         if law == "auto" and len(best.models) > 1:
             named = "gaussian"
@@ -145,22 +114,17 @@ def fit(
             best.model, named, data.part("training"), data.scored(),
             noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
         )  # fmt: skip
-        best = _choose_kernel(data, best, tried)
-        left_over = {} if best.model.config.kernel else choose_nearest(data, best)
+        left_over = choose_nearest(data, best)
         every = data.part("training", "validation")
-        if best.method is None:
-            config = best.model.config
-            final = linear_model(every, config.input_modes, config.output_modes)
-        else:
-            final = run.trained(every, best.method, "final")
-        if best.model.config.kernel:
-            use_kernel(final, every)
+        final = linear_model(every, **_size(best.model.config))
+        if best.lengths:
+            use_kernel(final, every, best.lengths)
         splits = list(zip(data.folds(), best.models, strict=True))
         choice, answers = choose_answer(splits, law == "auto")
         refit(final, best.model.law, every, seed)
         recipe = {
             "branch": _branch(best),
-            **_size(final.config, best.method),
+            **_size(final.config),
             "law": final.config.law,
             "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
             "sensors": data.sensors(),
@@ -173,8 +137,8 @@ def fit(
         return _emulator(runs, data, best, final, every, recipe, choice)
 
 
-def _require_arguments(runs: object, minutes: object, noise_std: object) -> None:
-    """Refuse what is not enough runs, or not a number that is finite and not negative."""
+def _require_arguments(runs: object, noise_std: object) -> None:
+    """Refuse what is not enough runs, or noise that is not finite or negative."""
     if not isinstance(runs, Runs):
         raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
     if len(runs) < MIN_RUNS:
@@ -183,79 +147,64 @@ def _require_arguments(runs: object, minutes: object, noise_std: object) -> None
             "and to choose its size by those that it has not seen. Make more runs, or split them "
             "into regions that are alike"
         )
-    for name, value in (("minutes", minutes), ("noise_std", noise_std)):
-        if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0):
-            raise ConfigError(f"{name} must be finite and not negative, found {value!r}")
-
-
-def _choose_perceptron(
-    data: EncodedRuns, best: Candidate, minutes: float, run: _Trainings, tried: list[dict[str, Any]]
-) -> Candidate:
-    """Return the linear model, or a perceptron on top of it whose score is better."""
-    methods = _trainings(best.model.config, len(data.split.training), minutes)
-    if not methods or len(best.models) > 1:
-        return best
-    functions, held = data.part("training"), data.part("validation")
-    pairs, bases = targets(best.model.bases, held), best.model.bases
-    left = unexplained(pairs["a"], pairs["c"], bases.linear_weight)
-    if left.norm() < MIN_LEFT * pairs["c"].norm():
-        LOG.info("the operator is linear: no perceptron is tried")
-        return best
-    held_out, root = data.held_out(), unexplained_root(bases, functions)
-
-    def crps(model: Any) -> dict[int, float]:
-        scores = held_out.scores(model).mean(1).tolist()
-        return dict(zip(held_out.sensors, scores, strict=True))
-
-    unread = crps(Unread.on(bases, root))
-
-    def skills(model: Any) -> dict[str, float]:
-        """Return by what share the CRPS is below that without sensors, by their number."""
-        return skill_columns("skill_crps", crps(model), unread)
-
-    for number, method in enumerate(methods):
-        model = run.trained(functions, method, f"choice-{number}", skills)
-        candidate = Candidate.of([model], [(held, held_out)], method)
-        row = {"branch": "perceptron", **_size(model.config, method)}
-        tried.append(row | {"crps": round(candidate.score, 6)})
-        better, _ = taken([one.scores.mean(0)[None] for one in (best, candidate)], 1.0)
-        best = (best, candidate)[better]
-    return best
+    number = isinstance(noise_std, int | float | np.number)
+    if not (number and math.isfinite(noise_std) and noise_std >= 0):
+        raise ConfigError(f"noise_std must be finite and not negative, found {noise_std!r}")
 
 
 @torch.no_grad()
-def _choose_kernel(data: EncodedRuns, best: Candidate, tried: list[dict[str, Any]]) -> Candidate:
-    """Return the model, with a kernel in place of its perceptron where its answers are better.
+def _choose_operator(
+    data: EncodedRuns, best: Candidate, largest: Candidate, tried: list[dict[str, Any]]
+) -> Candidate:
+    """Return the linear model of least squares, or one with a ridge or a kernel that is better.
 
-    It is tried for inputs that latent fields make: sensors of outputs are then answered by moves of
-    these, and those must see a branch that knows where classes jump.
+    What counts is the error of outputs of validation runs, given their whole inputs: it tells
+    operators apart where sensors leave much open. Scores at sensors must be as good.
     """
-    if len(best.models) > 1 or best.model.law is None or not best.model.law.made:
+    splits = data.folds()
+    training = [one.part("training") for one in splits]
+    held = [(one.part("validation"), one.held_out()) for one in splits]
+    errors, candidates = [_errors(best, held)], [best]
+    if float(errors[0].mean()) < MIN_LEFT:
+        LOG.info("the operator is linear")
         return best
-    held, other = data.part("validation"), copy.deepcopy(best.model)
-    use_kernel(other, data.part("training"))
-    pairs, left = targets(best.model.bases, held), []
-    for model in (best.model, other):
-        left.append(float((model.answers_to(held, pairs["a"]) - pairs["c"]).square().mean()))
-    tried.append({"branch": "kernel", "centres": other.config.kernel, "error": left[1] / left[0]})
-    if left[1] >= left[0]:
-        return best
-    widen_band(other, [(held, other)])
-    return replace(best, model=other, models=[other], method=None)
+    sizes = dict.fromkeys(one.model.config.input_modes for one in (largest, best))
+    for lengths, count in ((LINEAR, next(iter(sizes))), *((LENGTHS, size) for size in sizes)):
+        models = [truncated(one, count) for one in largest.models]
+        for model, functions in zip(models, training, strict=True):
+            use_kernel(model, functions, lengths)
+        one = Candidate.of(models, held, lengths)
+        left, name = _errors(one, held), _branch(one)
+        row = {"error": round(float(left.mean()), 6), "crps": round(one.score, 6)}
+        tried.append({"branch": name, **_size(models[0].config)} | row)
+        LOG.info("%s, %d input modes: error of outputs %.4g", name, count, row["error"])
+        if not preferable(best.scores.mean(0)[None], one.scores.mean(0)[None], 1.0):
+            errors.append(left)
+            candidates.append(one)
+    return candidates[taken([one[None] for one in errors], 1.0)[0]]
 
 
-def _branch(best: Candidate) -> str:
+def _errors(one: Candidate, held: Sequence[tuple[Functions, HeldOut]]) -> Tensor:
+    """Return the error (V,) of each validation run's output, over the size of all of them."""
+    found, size = [], 0.0
+    for model, (pairs, _) in zip(one.models, held, strict=True):
+        known = targets(model.bases, pairs)
+        left = model.answers_to(pairs, known["a"]).double() - known["c"]
+        found.append(left.norm(dim=1))
+        size += float(known["c"].double().square().sum())
+    return torch.cat(found) / (size / len(torch.cat(found))) ** 0.5
+
+
+def _branch(candidate: Candidate) -> str:
     """Return what the operator is, in words."""
-    if best.model.config.kernel:
+    if candidate.model.config.kernel:
         return "linear and kernel"
-    return "linear" if best.method is None else "linear and perceptron"
+    return "linear, with a ridge" if candidate.lengths else "linear"
 
 
-def _size(network: KarhunenLoeveNetwork, method: MethodConfig | None) -> dict[str, int]:
-    """Return numbers of modes and of iterations, as the card has them."""
-    iterations = 0 if method is None else method.training.iterations
-    modes = {"input_modes": network.input_modes, "output_modes": network.output_modes}
-    return modes | {"iterations": iterations}
+def _size(network: KarhunenLoeveNetwork) -> dict[str, int]:
+    """Return numbers of modes, as the card has them."""
+    return {"input_modes": network.input_modes, "output_modes": network.output_modes}
 
 
 def _emulator(
@@ -292,86 +241,3 @@ def _emulator(
         card["scores"] = [one.row() for one in scores]
     card["limits"] = limits(emulator, runs, card)
     return emulator
-
-
-def _trainings(config: KarhunenLoeveNetwork, runs: int, minutes: float) -> list[MethodConfig]:
-    """Return the trainings of perceptrons that fit into the time: a short one and a long one."""
-    network = config.model_copy(update={"branch": [256, 256, 256]})
-    sizes = [config.input_modes, *network.branch, config.output_modes]
-    weights = sum(a * b for a, b in itertools.pairwise(sizes)) + sizes[0] * sizes[-1]
-    batch = max(8, min(500, runs // 2))
-    # Forward and back are three products; the long one is trained twice, the second time on all.
-    affordable = int(60 * minutes * OPERATIONS / (6 * batch * weights))
-    long = min(MAX_ITERATIONS, int(affordable / 2.2))
-    lengths = [n for n in (long // 10, long) if n >= 20]
-
-    trainings = [
-        TrainingConfig(
-            iterations=n, batch_size=batch, learning_rate=2e-3, schedule="cosine",
-            weight_decay=1e-2, validate_every=max(1, n // 3),
-        )
-        for n in lengths
-    ]  # fmt: skip
-    return [MethodConfig(network=network, training=training) for training in trainings]
-
-
-def remove_trainings(folder: Path) -> None:
-    """Remove what trainings of `fit` left in a folder, and the folder if it is empty then."""
-    with suppress(OSError):  # as where it holds what others put there
-        for path in (*folder.glob("*.safetensors"), *folder.glob("*.state")):
-            if _left_by_training(path):
-                path.unlink()
-        folder.rmdir()
-
-
-def _left_by_training(path: Path) -> bool:
-    """Return whether a file is the result or the checkpoint of a training of `fit`."""
-    try:
-        meta = read_weights(path)[1]
-    except DataError:
-        return False
-    found = meta.get("origin", meta.get("identity"))
-    return isinstance(found, dict) and found.get("stage") == path.stem
-
-
-@dataclass(frozen=True)
-class _Trainings:
-    """A folder in which trainings leave checkpoints and results, to be taken up again."""
-
-    seed: int
-    folder: Path
-    device: str
-    bar: bool
-
-    def trained(
-        self, functions: Functions, method: MethodConfig, stage: str,
-        skills: Skills = lambda _: {},
-    ) -> KarhunenLoeveModel:  # fmt: skip
-        """Return a trained model; a finished or half-finished training is taken up."""
-        trial = Trial("uqsonet", method, 0.0, 0, self.seed)
-        digests = [
-            hashlib.sha256("".join(array_digest(b.numpy()) for b in rows.blocks()).encode())
-            for rows in (functions.kappa_rows, functions.u_rows)
-        ]
-        origin = {"runs": [one.hexdigest() for one in digests], "stage": stage}
-        kept = {**origin, "config": method.model_dump(mode="json"), "seed": self.seed, "trial": 0}
-        done, checkpoint = self.folder / f"{stage}.safetensors", self.folder / f"{stage}.state"
-        for path in (done, checkpoint):
-            require_writable(path)
-            remove_debris(path)
-            if path.exists() and not _left_by_training(path):
-                raise DataError(f"{path}: in the way of a training and not left by one: move it")
-        weights: dict[str, Tensor] | None = None
-        if done.is_file():
-            stored, meta = read_weights(done)
-            weights = stored if meta.get("origin") == kept else None
-        if weights is None:
-            trainer = Trainer(trial, functions, self.device)
-            weights = train(trainer, skills, checkpoint, origin, bar=self.bar).weights
-            write_weights(done, weights, {"origin": kept})
-            checkpoint.unlink(missing_ok=True)
-        model = trial.untrained(functions.fields)
-        assert isinstance(model, KarhunenLoeveModel)
-        model.fit_constants(functions)
-        set_weights(model, weights)
-        return model.eval()

@@ -1,15 +1,22 @@
-"""What a branch adds to its linear part: ridge regression with a cubic kernel on all pairs.
+"""An operator between coefficients in closed form: ``c = W a + kernel(a)``, by ridge regression.
 
-A perturbation series of an elliptic equation in its medium is a polynomial in the medium's modes,
-which are many where classes jump, so a perceptron needs more pairs than there are. The kernel
-``(1 + x'y)^3`` of the modes, each as large as it is in the inputs, is all cubic polynomials at
-once. Centres are some of the pairs, weights those of least squares over all of them (subset of
-regressors). All is in double precision: in single the kernel is singular.
+It is a Gaussian process of mean zero on the modes x of the input, each as large as it is in the
+inputs (whitened, rough modes weigh as much as smooth ones, and errors are larger), with the kernel
+
+    ``w x'y + exp(-|x - y|^2 / 2 l^2)``
+
+whose first part is the linear operator W. Its parameters, w, l and the ridge, have the least
+leave-one-out error, known in closed form (Rasmussen and Williams, Gaussian processes, 2006, section
+5.4.2). With more than `MAX_CENTRES` pairs, some of these are centres and weights are those of least
+squares on all pairs (subset of regressors, section 8.3.1 there). Numbers are in double precision:
+in single the kernel is singular.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +25,38 @@ from uqsonet.operator.closed_form import targets
 from uqsonet.runs.functions import Functions
 
 MAX_CENTRES = 2500
-"""Maximum number of centres."""
+"""Maximum number of centres; an answer takes time in proportion."""
 
-KERNEL_RIDGE = 1e-6
-"""Ridge relative to the kernel's diagonal: the results hardly depend on it."""
+TUNED_PAIRS = 800
+"""Maximum number of pairs that the kernel's parameters are chosen by."""
 
-JITTER = 1e-12
-"""Addition to the diagonal of the normal equations, relative to its mean."""
+LENGTHS = (1.0, 2.0, 4.0, 8.0)
+"""Lengths to try, in standard deviations of the input."""
 
-BLOCK_PAIRS = 1024
-"""Pairs in one block of the normal equations."""
+LINEAR = (math.inf,)
+"""The length of a linear operator: without the second part of the kernel."""
+
+SLOPES = (0.1, 1.0, 10.0)
+"""Weights w of the linear part to try."""
+
+RIDGES = tuple(10.0**k for k in range(-9, 4))
+"""Ridges to try, relative to the second part of the kernel."""
+
+COMBINATIONS = 24
+"""Number of random combinations of the outputs that parameters are compared on."""
+
+CONSTANT = 100.0
+"""Variance of a constant in the leave-one-out errors: means were taken with the pair left out."""
+
+JITTER = 1e-11
+"""Addition to the diagonal of a kernel among centres."""
+
+BLOCK_ROWS = 2048
+"""Rows that are worked on at a time."""
 
 
 class KernelBranch(nn.Module):
-    """The sum of cubic kernels about centres.
+    """The sum of squared exponentials about centres.
 
     Parameters
     ----------
@@ -48,32 +73,95 @@ class KernelBranch(nn.Module):
         self.register_buffer("centres", torch.zeros(centres, inputs, dtype=torch.float64))
         self.register_buffer("weights", torch.zeros(centres, outputs, dtype=torch.float64))
 
-    def near(self, a: Tensor) -> Tensor:
-        """Return the kernel (n, centres) of coefficients (n, inputs) and the centres."""
-        return (1 + (a.double() * self.scale) @ self.centres.T) ** 3
-
     def forward(self, a: Tensor) -> Tensor:
         """Map coefficients (..., inputs) to (..., outputs), in the precision of the former."""
-        found = self.near(a.reshape(-1, a.shape[-1])) @ self.weights
-        return found.to(a.dtype).reshape(*a.shape[:-1], -1)
+        rows = a.reshape(-1, a.shape[-1])
+        found = [
+            squared_exponential(some.double() * self.scale, self.centres) @ self.weights
+            for some in rows.split(BLOCK_ROWS)
+        ]
+        return torch.cat(found).to(a.dtype).reshape(*a.shape[:-1], -1)
+
+
+def squared_exponential(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``exp(-|x - y|^2 / 2)`` (n, k) of points (n, r) and (k, r)."""
+    squares = x.square().sum(1)[:, None] + y.square().sum(1)
+    return torch.addmm(squares, x, y.T, alpha=-2).clamp_min_(0).mul_(-0.5).exp_()
+
+
+class Parameters(NamedTuple):
+    """Parameters of a kernel; an infinite length stands for a linear operator."""
+
+    length: float
+    slope: float
+    ridge: float
+
+
+def least_left_out(x: Tensor, c: Tensor, lengths: Sequence[float]) -> Parameters:
+    """Return the parameters with the least leave-one-out error of c (N, q) from x (N, r)."""
+    picked = spaced(len(x), TUNED_PAIRS)
+    generator = torch.Generator().manual_seed(0)
+    mixing = torch.randn(c.shape[1], COMBINATIONS, generator=generator, dtype=torch.float64)
+    x, c = x[picked], c[picked] @ mixing
+    products, found = x @ x.T, []
+    for length in lengths:
+        near = 0.0 if math.isinf(length) else squared_exponential(x / length, x / length)
+        for slope in (1.0,) if math.isinf(length) else SLOPES:
+            values, vectors = torch.linalg.eigh(slope * products + near + CONSTANT)
+            turned, squares = vectors.T @ c, vectors.square()
+            for ridge in RIDGES:
+                inverse = 1 / (values.clamp_min(0) + ridge)
+                left = vectors @ (inverse[:, None] * turned) / (squares @ inverse)[:, None]
+                found.append((float(left.square().sum()), Parameters(length, slope, ridge)))
+    return min(found)[1]
+
+
+def spaced(size: int, most: int) -> Tensor:
+    """Return at most so many of `size` numbers, evenly spaced."""
+    return torch.arange(min(size, most)) * size // min(size, most)
 
 
 @torch.no_grad()
-def use_kernel(model: Any, functions: Functions) -> None:
-    """Give a Karhunen-Loeve model the kernel of these pairs in place of its perceptron."""
+def use_kernel(model: Any, functions: Functions, lengths: Sequence[float] = LENGTHS) -> None:
+    """Give a Karhunen-Loeve model the operator of these pairs, with one of these lengths."""
     pairs, size = targets(model.bases, functions), model.bases.input_factor.double().square().sum(0)
-    count = min(MAX_CENTRES, functions.size)
-    model.config = model.config.model_copy(update={"branch": [], "kernel": count})
-    network = KernelBranch(len(size), pairs["c"].shape[1], count)
-    network.scale.copy_((size / size.sum()).sqrt())
-    network.centres.copy_(pairs["a"][:count].double() * network.scale)
-    among = network.near(pairs["a"][:count])
-    normal = KERNEL_RIDGE * functions.size / count * float(among.diagonal().mean()) * among
-    right = torch.zeros_like(network.weights)
-    for a, c in zip(pairs["a"].split(BLOCK_PAIRS), pairs["c"].split(BLOCK_PAIRS), strict=True):
-        near = network.near(a)
-        normal += near.T @ near
-        right += near.T @ (c.double() - model.straight_answers(a).double())
-    normal.diagonal().add_(JITTER * float(normal.diagonal().mean()))
-    network.weights.copy_(torch.cholesky_solve(right, torch.linalg.cholesky(normal)))
-    model.network = network
+    scale = (size / size.sum().clamp_min(1e-300)).sqrt()
+    x, c = pairs["a"].double() * scale, pairs["c"].double()
+    length, slope, ridge = least_left_out(x, c, lengths)
+    linear = math.isinf(length)
+    centres = x[spaced(len(x), 0 if linear else MAX_CENTRES)] / length
+    weight, weights = solved(x, x / length, centres, c, slope, ridge)
+    model.bases.linear_weight = (scale[:, None] * weight).T.float().contiguous()
+    model.config = model.config.model_copy(update={"branch": [], "kernel": len(centres)})
+    model.network = None
+    if not linear:
+        model.network = KernelBranch(len(size), c.shape[1], len(centres))
+        model.network.scale.copy_(scale / length)
+        model.network.centres.copy_(centres)
+        model.network.weights.copy_(weights)
+
+
+def solved(
+    x: Tensor, scaled: Tensor, centres: Tensor, c: Tensor, slope: float, ridge: float
+) -> tuple[Tensor, Tensor]:
+    """Return the linear weight (r, q) and those of the centres (k, q) for outputs (N, q)."""
+    if len(centres) == len(x):
+        kernel = squared_exponential(scaled, centres).addmm_(x, x.T, alpha=slope)
+        kernel.diagonal().add_(ridge)
+        weights = torch.cholesky_solve(c, torch.linalg.cholesky(kernel))
+        return slope * x.T @ weights, weights
+    among = squared_exponential(centres, centres)
+    among.diagonal().add_(JITTER)
+    root, r = torch.linalg.cholesky(among), x.shape[1]
+    normal = torch.zeros(r + len(centres), r + len(centres), dtype=torch.float64)
+    right = torch.zeros(len(normal), c.shape[1], dtype=torch.float64)
+    for rows in torch.arange(len(x)).split(BLOCK_ROWS):
+        near = squared_exponential(centres, scaled[rows])
+        near = torch.linalg.solve_triangular(root, near, upper=False)
+        features = torch.cat([slope**0.5 * x[rows].T, near])
+        normal.addmm_(features, features.T)
+        right.addmm_(features, c[rows])
+    normal.diagonal().add_(ridge)
+    found = torch.cholesky_solve(right, torch.linalg.cholesky(normal))
+    weights = torch.linalg.solve_triangular(root.T, found[r:], upper=True)
+    return slope**0.5 * found[:r], weights

@@ -15,24 +15,13 @@ METHODS = {
 }
 """Names that are not the method's own with a capital letter."""
 
+SDE = "elliptic stochastic differential equation"
 PROBLEMS = {
     "diffusion1d": ("4.1", "1D PDE", "One-dimensional diffusion equation"),
     "poisson2d": ("4.2", "2D PDE", "Two-dimensional Poisson equation"),
-    "elliptic_sde1d": (
-        "4.3",
-        "1D SDE",
-        "One-dimensional elliptic stochastic differential equation",
-    ),
-    "elliptic_sde2d": (
-        "4.4",
-        "2D SDE",
-        "Two-dimensional elliptic stochastic differential equation",
-    ),
-    "elliptic_sde2d_k": (
-        "4.4",
-        "2D SDE, k observed",
-        "Two-dimensional elliptic stochastic differential equation, k observed",
-    ),
+    "elliptic_sde1d": ("4.3", "1D SDE", f"One-dimensional {SDE}"),
+    "elliptic_sde2d": ("4.4", "2D SDE", f"Two-dimensional {SDE}"),
+    "elliptic_sde2d_k": ("4.4", "2D SDE, k observed", f"Two-dimensional {SDE}, k observed"),
     "navier_stokes": ("4.5", "2D NS", "Navier-Stokes equations"),
 }
 """The problems of the paper: section, short name and title. Tables would wait for torch if they
