@@ -102,11 +102,6 @@ def cloud(*extra: list[float]) -> np.ndarray:
     return np.concatenate([np.random.default_rng(1).random((16 - len(extra), 2)), extra])
 
 
-def scattered(count: int, dim: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(2)
-    return rng.random((30, dim)), rng.random(count)
-
-
 ONE = ([0.2], [1.0])
 FOREIGN = safetensors.torch.save({"weight": torch.ones(2)})
 CASES: list[tuple[str, Callable[[World], object], str]] = [
@@ -224,13 +219,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("a name twice", lambda _: uqsonet.Runs({"k": K}, {"k": U}), "k: an input and another output"),
     ("no outputs", lambda _: uqsonet.Runs({"k": K}, {}), "one input field and one output field"),
     ("no names", lambda _: uqsonet.Runs(K, U), "must be mappings of field names to arrays"),
-    ("scattered lengths", lambda _: uqsonet.FieldRuns.from_scattered([scattered(29)]),
-     r"run 0: 30 points, values \(29,\)"),
-    ("scattered axes", lambda _: uqsonet.FieldRuns.from_scattered(
-        [scattered(30), scattered(30, 1)]),
-     "run 1: points have 1 coordinates, the common ones 2"),
-    ("scattered elsewhere", lambda _: uqsonet.FieldRuns.from_scattered(
-        [scattered(30)], scattered(30)[0] + 5), "run 0: has no points near"),
+    ("points of each run", lambda _: uqsonet.FieldRuns.from_scattered([(LINE, K[0])]),
+     "points must be the same in all runs: interpolate"),
     # Fit, validate, load.
     ("too many sensors", lambda _: fit(runs(K), 0, sensors=17), "must be from 1 to 16, found 17"),
     ("sensors as words", lambda _: fit(runs(K), 0, sensors="five"), "counts or places expected"),
