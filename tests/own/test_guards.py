@@ -20,7 +20,6 @@ from uqsonet.show.export import answer_lines, csv_text
 
 K = np.random.default_rng(0).standard_normal((24, 8))
 U, X = np.cumsum(K, axis=1), np.linspace(0, 2, 8)
-LONG = 2**53 + 1 + 2 * np.arange(8)
 OUT = ("external storage", "virtual data set", "external link", "soft link")
 of, Points = uqsonet.FieldRuns.of, uqsonet.WeightedPoints
 
@@ -40,10 +39,10 @@ def put(group: h5py.Group, name: str, how: str) -> None:
         group[name] = links.get(how, ["a"] * 8)
 
 
-def netcdf(path: Path, dim: str = "x", encoding: Any = None, **more: Any) -> None:
+def netcdf(path: Path, dim: str = "x", **more: Any) -> None:
     fields = {"k": (("run", dim), K), "u": (("run", dim), U)}
     data = xarray.Dataset(fields | more).set_coords(list(more))
-    data.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    data.to_netcdf(path, engine="h5netcdf")
 
 
 @pytest.mark.parametrize("name", ["u", "x", "deep/er/unused"])
@@ -97,7 +96,7 @@ def test_hard_links_are_read_and_may_go_in_circles(tmp_path: Path) -> None:
         assert runs.outputs["u"].domain.upper == (2.0,)
 
 
-ALIEN = {"objects": [None] * 8, "digits": ["1"] * 8, "complex": X + 1j, "long": LONG}
+ALIEN = {"objects": [None] * 8, "digits": ["1"] * 8, "complex": X + 1j}
 
 
 @pytest.mark.parametrize("name", ["x", "k_points"])
@@ -115,14 +114,14 @@ def test_coordinates_that_cannot_be_read_are_refused(kind: str, name: str, tmp_p
 
 
 UNUSED = [
-    ("x", ("point", LONG)), ("x", ("elsewhere", X[:7])), ("x", (("run", "point"), K)),
+    ("x", ("elsewhere", X[:7])), ("x", (("run", "point"), K)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "found"), UNUSED)
 def test_netcdf_coordinates_without_use_are_refused(name: str, found: Any, tmp_path: Path) -> None:
     netcdf(tmp_path / "a.nc", "point", **{name: found})
-    with pytest.raises(DataError, match=rf"a\.nc, k, {name}: .*(numbers|integer)"):
+    with pytest.raises(DataError, match=rf"a\.nc, k, {name}: .*numbers"):
         uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
 
 
@@ -159,12 +158,9 @@ HOLED, BLANK = masked(AT), masked(READ)
         (lambda _: of([masked(K[0]), *K[1:]]), "1 values of 1 of 24 runs are NaN"),
         (lambda _: of(K, masked(X)), "points: 1 of 8"),
         (lambda _: uqsonet.Runs({"k": K}, {"u": U})[masked(np.arange(9))], "runs: 1 of 9"),
-        (lambda _: of([LONG] * 24), f"{LONG[0]} would be rounded"),
-        (lambda m: m.condition([0.0], [2**70 + 1]), "values: the integer"),
-        (lambda m: m.condition({"x": ["0"], "value": [f"-0{LONG[0]}"]}), "row 1: the integer"),
     ],
 )
-def test_no_mask_is_dropped_and_nothing_rounded(call: Any, message: str) -> None:
+def test_no_mask_is_dropped(call: Any, message: str) -> None:
     with pytest.raises(UQSONetError, match=message):
         call(uqsonet.load("diffusion1d"))
 
@@ -195,10 +191,6 @@ def test_long_integers_keep_double_precision_on_every_road(tmp_path: Path) -> No
         model = uqsonet.fit(runs, 0, sensors=[2], law="gaussian", bar=False)
         std.append(model.condition([0.2, 0.7], [shift + 100, shift - 50]).std())
     np.testing.assert_allclose(*std, rtol=1e-3)
-    filled = {"k": {"dtype": "i8", "_FillValue": -1}}
-    netcdf(tmp_path / "b.nc", encoding=filled, k=(("run", "x"), far * 2.0**30))
-    with pytest.raises(DataError, match=r"k: integers beyond 2\^53"):
-        uqsonet.open_runs(tmp_path / "b.nc", "k", "u")
 
 
 @pytest.mark.parametrize("kind", ["?", "i1", ">i2", "u4", "u8", ">f2", "<f4", "g"])

@@ -48,14 +48,6 @@ class World:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return (self.two if two else self.model).condition(path, **named)
 
-    def endless(self) -> object:
-        """A table whose last line has a gigabyte of zeros that take no room."""
-        path = self.folder / "endless.csv"
-        with path.open("wb") as file:
-            file.write(b"x,value\n0.2,1\n")
-            file.truncate(1 << 30)
-        return self.model.condition(path)
-
     def frame(self, **columns: object) -> object:
         return self.model.condition(pd.DataFrame(columns))
 
@@ -122,7 +114,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("NaN in a CSV", lambda w: w.csv("x,value\n0.1,nan\n"), "row 1: 'nan' is not finite"),
     ("no text", lambda w: w.csv(b"\xff\xfe\x00\x01"), r"cannot be read as CSV \('utf-8'"),
     ("no such file", lambda w: w.model.condition("nowhere.csv"), "nowhere.csv: no such file"),
-    ("an endless line", World.endless, r"endless\.csv: cannot be read as CSV \(a line of"),
+    ("weights in a table", lambda w: w.csv("x,value,sensor,weight\n0,1,a,1\n"),
+     "column 'sensor'; sensors with weights are uqsonet.WeightedPoints"),
     ("noise twice", lambda w: w.csv("x,value,noise_std\n0,1,0\n", noise_std=1), "is given too"),
     ("unknown field", lambda w: w.csv("x,value,field\n0,1,forse\n", True), "'forse'.*mean 'force'"),
     ("which field", lambda w: w.csv("x,value\n0,1\n", True), "'field' must say which of k, force"),

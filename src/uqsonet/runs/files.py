@@ -21,7 +21,6 @@ import numpy as np
 
 from uqsonet.errors import DataError, library, nearest, printable
 from uqsonet.fields.layout import LabelledField
-from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import FORMAT, path_of, readable
@@ -399,24 +398,12 @@ def _labelled(
 ) -> dict[str, LabelledField]:
     """Return fields of an xarray.Dataset."""
     arrays = [data[name] for name in wanted]
-    for one in arrays:
-        _require_whole(one, f"{path}, {one.name}")
     if alone:
         shared = (d for d in RUN_NAMES if all(d in one.dims for one in arrays))
         run = run or next(shared, "run")
         arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
     run = run_dimension(arrays, run, str(path))
     return {str(one.name): read_labelled(one, run, f"{path}, {one.name}", data) for one in arrays}
-
-
-def _require_whole(array: Any, where: str) -> None:
-    """Refuse 64-bit integers that xarray would round, as it does where some are missing."""
-    known = array.encoding
-    stored = np.dtype(known.get("dtype"))
-    if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
-        raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
-        if (np.abs(raw) > MAX_WHOLE).any():
-            raise DataError(f"{where}: integers beyond 2^53 would be rounded")
 
 
 def _plain(
@@ -508,7 +495,6 @@ def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> Any:
     if isinstance(item, str) or item.dtype.kind not in "fiub":
         raise no_coordinate(f"{path}, {key}", item if isinstance(item, str) else str(item.dtype))
     values, _ = decoded(path, key, item)
-    require_exact(values, f"{path}, {key}", DataError)
     return values.astype(np.float64)
 
 
