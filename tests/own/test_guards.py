@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +57,6 @@ def test_netcdf_that_leads_out_is_refused_before_it_is_opened(
     monkeypatch.setattr(xarray, "open_dataset", lambda *_, **__: pytest.fail("it was opened"))
     with pytest.raises(DataError, match=rf"runs\.nc: '{name}' is .*{how}"):
         uqsonet.open_runs(path, "k", "u")
-
-
-@pytest.mark.parametrize("listed", [1.0, np.zeros(2), ["x", "y"], "references of one axis"])
-def test_a_list_of_dimensions_that_is_none_is_refused_before_hdf5_reads_it(
-    listed: Any, tmp_path: Path
-) -> None:
-    netcdf(tmp_path / "a.nc", x=("x", X))
-    with h5py.File(tmp_path / "a.nc", "a") as file:
-        if isinstance(listed, str):
-            listed = np.empty(1, h5py.vlen_dtype(h5py.ref_dtype))
-            listed[0] = np.array([file["x"].ref], h5py.ref_dtype)
-        file["k"].attrs.create("DIMENSION_LIST", listed)
-    with pytest.raises(DataError, match=r"a\.nc: 'k' is not read: .*no list of dimensions"):
-        uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
 
 
 def test_texts_that_say_they_are_long_take_no_memory(tmp_path: Path) -> None:
@@ -267,10 +254,28 @@ def test_what_does_not_fit_together_is_refused_by_the_name_of_its_file(tmp_path:
         uqsonet.open_runs(tmp_path / "a.npz", "k", "u")
 
 
-@pytest.mark.parametrize("suffix", ["h5", "nc"])
-def test_a_million_pieces_that_nobody_wrote_are_not_read(suffix: str, tmp_path: Path) -> None:
-    with h5py.File(path := tmp_path / f"a.{suffix}", "w") as file:
+def test_what_is_packed_twice_is_not_read(tmp_path: Path) -> None:
+    with h5py.File(path := tmp_path / "a.h5", "w") as file:
         file["k"] = K
-        file.create_dataset("u", (1_000_000, 8), "u1", chunks=(1, 8))
-    with pytest.raises(DataError, match="'u' is not read: it is stored in a great many pieces"):
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        how.set_chunk((24, 8))
+        for _ in range(2):
+            how.set_deflate(9)
+        h5py.h5d.create(file.id, b"u", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple((24, 8)), how)
+    with pytest.raises(DataError, match="'u' is not read: packed twice"):
         uqsonet.open_runs(path, "k", "u")
+
+
+def test_what_a_file_says_it_holds_is_added_up(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["k"], file["u"] = K, U
+        for number in range(40):  # each of them would do
+            file.create_dataset(f"n{number}", (8_000_000,), "u1", chunks=(1 << 20,))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_LZMA) as archive:
+        for name in ("k", "u"):
+            archive.writestr(f"{name}.npy", bytes(150 << 20))
+    for path in tmp_path.iterdir():
+        with pytest.raises(
+            DataError, match=rf"{path.name}: .*says that it holds \d+ bytes, and has"
+        ):
+            uqsonet.open_runs(path, "k", "u")

@@ -23,18 +23,10 @@ from uqsonet.errors import DataError, library, nearest, printable
 from uqsonet.fields.layout import LabelledField
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
-from uqsonet.files import FORMAT, path_of, readable
+from uqsonet.files import FORMAT, path_of, readable, text_of
 from uqsonet.runs.field_runs import FieldRuns, Missing
 from uqsonet.runs.functions import SPLITS
-from uqsonet.runs.guard import (
-    bounded,
-    hdf5_arrays,
-    is_zarr,
-    npz_arrays,
-    require_own_zarr,
-    sound,
-    text_of,
-)  # fmt: skip
+from uqsonet.runs.guard import hdf5_arrays, require_own_zarr
 from uqsonet.runs.labelled import (
     RUN_NAMES,
     VALID,
@@ -46,7 +38,7 @@ from uqsonet.runs.labelled import (
 )  # fmt: skip
 from uqsonet.runs.meshes import MESHIO_FORMATS, read_mesh
 from uqsonet.runs.runs import Runs
-from uqsonet.runs.stored import Pile, changed, stored_values
+from uqsonet.runs.stored import Pile, changed, npz_arrays, stored_values
 
 LOG = logging.getLogger("uqsonet")
 
@@ -66,7 +58,6 @@ HINTS = {
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
 
-MAX_VARIABLES = 2000  # maximum number of variables of a NetCDF file: each takes xarray milliseconds
 TIME = 3  # number of the time axis
 MAX_NAMES = 30  # maximum number of names that a message lists
 
@@ -201,7 +192,7 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        with opened(path, kind_of([path])) as there, bounded(path):
+        with opened(path, kind_of([path])) as there:
             _require(name, there, path)
             labels.append(np.atleast_1d(np.asarray(there[name][()])))
     return np.concatenate(labels)
@@ -247,6 +238,11 @@ def _read(
     return {name: replace(first[name], values=piles[name].array()) for name in wanted}
 
 
+def is_zarr(path: Path) -> bool:
+    """Return whether a folder is a group or an array of Zarr, of format 2 or 3."""
+    return any((path / name).is_file() for name in (".zgroup", ".zarray", "zarr.json"))
+
+
 def kind_of(paths: Sequence[Path]) -> str:
     """Return the kind of files; refuse several, or one that is not read."""
     suffixes = {path.suffix.lower() for path in paths}
@@ -274,7 +270,7 @@ def _kind_of_contents(path: Path) -> str:
         return "NetCDF"
     if head != b"\x89HDF\r\n\x1a\n":
         return ""
-    with sound(path, "not a readable HDF5 file"), hdf5_arrays(path) as (file, _):
+    with readable(path, "not a readable HDF5 file"), hdf5_arrays(path) as (file, _):
         return "NetCDF" if "_NCProperties" in file.attrs else "HDF5"
 
 
@@ -305,7 +301,7 @@ def opened(path: Path, kind: str) -> Iterator[Any]:
     if kind == "Zarr":
         require_own_zarr(path)
         library("zarr", "")  # no extra brings it
-    with sound(path, f"not a readable {kind} file"):
+    with readable(path, f"not a readable {kind} file"):
         if kind == "npz":
             yield npz_arrays(path)
         elif kind == "HDF5":
@@ -345,8 +341,6 @@ def _dataset(path: Path, kind: str) -> Any:
             engine = "scipy" if file.read(3) == b"CDF" else "h5netcdf"
     if engine == "h5netcdf":
         with hdf5_arrays(path) as (_, arrays):
-            if len(arrays) > MAX_VARIABLES:
-                raise DataError(f"{path}: more than {MAX_VARIABLES} variables")
             for name, one in arrays.items():
                 if isinstance(one, str):
                     raise DataError(f"{path}: {name!r} is not read: {one}")
