@@ -37,8 +37,9 @@ from uqsonet.runs.labelled import (
     without_invalid,
 )  # fmt: skip
 from uqsonet.runs.meshes import MESHIO_FORMATS, read_mesh
+from uqsonet.runs.npz import npz_arrays
 from uqsonet.runs.runs import Runs
-from uqsonet.runs.stored import Pile, changed, npz_arrays, stored_values
+from uqsonet.runs.stored import Pile, changed, stored_values
 
 LOG = logging.getLogger("uqsonet")
 

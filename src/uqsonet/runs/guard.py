@@ -20,7 +20,6 @@ from uqsonet.errors import DataError
 from uqsonet.files import LARGE, readable
 
 MAX_RATIO = 2000  # bytes that a file may say it holds for each of its own (deflate reaches 1,032)
-
 PLAIN_FILTERS = {2, 3, 5, 6}  # of HDF5: shuffle, checksum, n-bit, scale and offset
 ZARR_PACKERS = {"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}
 
