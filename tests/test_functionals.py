@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -101,31 +100,6 @@ def test_one_point_of_weight_one_is_a_sensor_there(kind: str) -> None:
             torch.testing.assert_close(one.std(), other.std(), rtol=1e-12, atol=1e-13)
 
 
-TABLE = """x,value,field,noise_std,sensor,weight
-0.2,0.5,k,0.1,well,1
-0.3,0.1,u,0.02,mean,0.25
-0.4,,u,,mean,0.25
-0.9,0.10,u,0.02,mean,0.5
-0.5,0.4,k,0.3,slope,-10
-0.6,0.4,k,,slope,10
-"""
-
-
-def test_rows_of_one_sensor_are_its_points(linear, tmp_path: Path) -> None:
-    path = tmp_path / "sensors.csv"
-    path.write_text(TABLE)
-    k = WeightedPoints([[0.2], [0.5], [0.6]], [[1, 0, 0], [0, -10, 10]])
-    u = WeightedPoints([0.3, 0.4, 0.9], [0.25, 0.25, 0.5])
-    same = linear.condition(k=(k, [0.5, 0.4], [0.1, 0.3]), u=(u, [0.1], 0.02))
-    frame = pd.read_csv(path)
-    mapping = {name: frame[name].tolist() for name in frame.columns}
-    for table in (path, frame, mapping):
-        found = linear.condition(table)
-        np.testing.assert_allclose(found["u"].mean(), same["u"].mean(), rtol=1e-12)
-        np.testing.assert_allclose(found["k"].std(), same["k"].std(), rtol=1e-12)
-    assert found.sensors.mask.sum() == 3 and found.sensors.at_points.sum() == 1
-
-
 def test_several_sets_have_sensors_of_their_own(linear) -> None:
     """A set has the same answer alone, beside others, and in a table."""
     wide = WeightedPoints(X, OF_K[:1])
@@ -142,12 +116,6 @@ def test_several_sets_have_sensors_of_their_own(linear) -> None:
             np.testing.assert_allclose(together[name].std()[b], alone[name].std(), atol=1e-12)
     batch = linear.condition(k=(wide, [[0.3], [0.6]], 0.05))
     np.testing.assert_allclose(batch.mean()[0], linear.condition(**sets[0]).mean(), atol=1e-12)
-    rows = [line.split(",") for line in TABLE.splitlines()]
-    table = {name: [row[k] for row in rows[1:]] * 2 for k, name in enumerate(rows[0])}
-    table["set"] = ["a"] * 6 + ["b"] * 6
-    found = linear.condition(table)
-    np.testing.assert_array_equal(found.mean()[0], found.mean()[1])
-    assert found.sensors.values.shape == (2, 3)
 
 
 def test_a_sensor_of_several_fields_side_by_side_reads_its_own() -> None:
@@ -180,36 +148,6 @@ def test_the_example_of_the_page_runs() -> None:
     exec(block, names)
     weights = names["disc"].weights
     assert weights @ names["posterior"].mean(names["points"]) == pytest.approx(0.1, abs=0.02)
-    table = re.findall(r"^```text\n(\S*,weight\n.*?)^```", page, flags=re.M | re.S)[0]
-    columns = zip(*(line.strip().split(",") for line in table.splitlines()), strict=True)
-    found = names["model"].condition({name: list(cells) for name, *cells in columns})
-    assert found.sensors.mask.sum() == 2 and found.sensors.at_points.sum() == 1
-
-
-def changed(old: str, new: str) -> str:
-    assert old in TABLE
-    return TABLE.replace(old, new)
-
-
-WRONG = {
-    "did you mean 'weight'?": changed(",weight", ",wait"),
-    "column 'weight', but no column 'sensor'": changed(",sensor", ",set"),
-    "'value', row 2: points of one sensor state 0.1, 0.11": changed("0.9,0.10", "0.9,0.11"),
-    "'noise_std', row 2: points of one": changed("0.9,0.10,u,0.02", "0.9,0.10,u,0.03"),
-    "row 3: sensor 'mean' reads two fields": changed("0.4,,u", "0.4,,k"),
-    "column 'sensor', row 6: no name": changed("slope,10", ",10"),
-    "column 'weight', row 6: '' is no number": changed("slope,10", "slope,"),
-    "weights of a sensor must be finite and not all zero": changed("well,1\n", "well,0\n"),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_wrong_tables_are_refused_in_words(linear, tmp_path: Path, message: str) -> None:
-    path = tmp_path / "sensors.csv"
-    path.write_text(WRONG[message])
-    with pytest.raises(ObservationError) as error:
-        linear.condition(path)
-    assert message in str(error.value)
 
 
 def test_what_cannot_be_read_is_refused_in_words(linear) -> None:

@@ -12,8 +12,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,37 +47,6 @@ _HOMES = {
     "open_runs": "runs.files",
 }
 
-_MOVED = {
-    "uqsonet.config": "uqsonet.operator.config and uqsonet.networks.config",
-    "uqsonet.data": "uqsonet.runs.functions",
-    "uqsonet.domains": "uqsonet.fields.cloud",
-    "uqsonet.field_posterior": "uqsonet.emulator.answer",
-    "uqsonet.fitting.scores": "uqsonet.fitting.validate",
-    "uqsonet.functionals": "uqsonet.sensors.sensors",
-    "uqsonet.gaussian": "uqsonet.gauss.gaussian",
-    "uqsonet.gaussian_process": "uqsonet_study.priors.gaussian_process",
-    "uqsonet.joint": "uqsonet.operator.joint",
-    "uqsonet.metrics": "uqsonet.gauss.metrics",
-    "uqsonet.models": "uqsonet.operator and uqsonet.networks",
-    "uqsonet.networks.ensemble": "uqsonet_study.ensemble",
-    "uqsonet.networks.training": "uqsonet_study.trainer and uqsonet_study.gradients",
-    "uqsonet.operator_fields": "uqsonet.fields.operator_fields",
-    "uqsonet.placement": "uqsonet.emulator.place",
-    "uqsonet.posterior": "uqsonet.gauss.posterior",
-    "uqsonet.priors": "uqsonet_study.beyond.priors",
-    "uqsonet.problems": "uqsonet_study.problems",
-    "uqsonet.reading": "uqsonet.runs.files",
-    "uqsonet.reference": "uqsonet_study.reference",
-    "uqsonet.regression": "uqsonet.operator.regression",
-    "uqsonet.scores": "uqsonet.fitting.validate",
-    "uqsonet.seeds": "uqsonet.gauss.seeds",
-    "uqsonet.solvers": "uqsonet_study.solvers",
-    "uqsonet.storage": "uqsonet.files and uqsonet_study.storage",
-    "uqsonet.training": "uqsonet.operator.train",
-    "uqsonet.truncated_gaussian": "uqsonet.laws.truncated",
-}
-"""Import paths of earlier versions, and where their contents are now."""
-
 __all__ = [
     "Emulator",
     "Field",
@@ -97,17 +64,6 @@ __all__ = [
     "load",
     "open_runs",
 ]
-
-
-class _Moved(MetaPathFinder):
-    """Answers an import path of an earlier version with the new one."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in _MOVED:
-            raise ModuleNotFoundError(f"{name} has moved: import {_MOVED[name]}", name=name)
-
-
-sys.meta_path.append(_Moved())  # after all others: asked only for what is not there
 
 
 def __getattr__(name: str) -> Any:

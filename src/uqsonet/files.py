@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import hashlib
 import importlib.metadata
@@ -23,8 +22,7 @@ from uqsonet.errors import DataError, UQSONetError
 
 SCHEMA, FORMAT = 1, "uqsonet"
 
-LARGE, EXTENTS = 1 << 28, 1000
-"""Bytes from which on a file must not be hollow; stretches of it that are looked at."""
+LARGE = 1 << 28  # bytes of an array that stays on disk, and that no small file holds
 
 Meta = dict[str, Any]
 
@@ -40,16 +38,20 @@ def system_error(error: BaseException) -> OSError | None:
 
 @contextmanager
 def readable(path: Path | str, what: str) -> Iterator[None]:
-    """Turn what a damaged or forged file raises into a `DataError`: path, `what`, cause."""
+    """Turn whatever libraries raise at a damaged file into a `DataError`: path, `what`, cause.
+
+    They may ask for more memory than there is, or leave the program.
+    """
     try:
         yield
-    except MemoryError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, UQSONetError) and str(path) in str(error):
             raise
-        cause = system_error(error) or error
-        cause = f"it has no {error}" if isinstance(error, KeyError) else cause
+        cause: object = system_error(error) or error
+        if isinstance(error, KeyError):
+            cause = f"it has no {error}"
+        if isinstance(error, MemoryError):
+            cause = "it holds, or says that it holds, more than memory does"
         text = " ".join(f"{cause}".split()) or type(error).__name__
         raise DataError(f"{path}: {what} ({text[:1000]})") from None
 
@@ -66,30 +68,9 @@ def path_of(name: Path | str) -> Path:
     return path
 
 
-def require_solid(path: Path) -> None:
-    """Refuse a large file that is nearly all holes: it claims what was never written.
-
-    Raises
-    ------
-    DataError
-        If less than an eighth of it is there.
-    """
-    size, held, place = path.stat().st_size, 0, 0
-    if size < LARGE or not hasattr(os, "SEEK_HOLE"):
-        return
-    with path.open("rb") as file:
-        for _ in range(EXTENTS):
-            try:
-                start = os.lseek(file.fileno(), place, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno != errno.ENXIO:  # no file system that knows holes
-                    return
-                break  # no data behind this place
-            place = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            held += place - start
-            if held >= size // 8:
-                return
-    raise DataError(f"{path}: says it has {size} bytes, but nearly all of it is a hole")
+def text_of(value: object) -> str:
+    """Return an attribute of a file as text, whatever it is."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 class Digest:

@@ -30,12 +30,12 @@ from uqsonet.files import (
     atomic_path,
     provenance,
     readable,
-    require_solid,
     system_error,
+    text_of,
 )
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.guard import data_sets, text_of
+from uqsonet.runs.guard import data_sets
 
 CHUNK_BYTES = 1 << 18
 """Size of a chunk on disk; part of the format, since another would change the bytes of files."""
@@ -212,7 +212,6 @@ class ArrayFile:
         self.path = Path(path)
         if not self.path.is_file():
             raise DataError(f"{path}: no such file")
-        require_solid(self.path)
         with readable(path, "not a readable HDF5 file"):
             state = self.path.stat()
             self._state = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
@@ -389,7 +388,6 @@ def array_kind(path: Path) -> str:
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file")
-    require_solid(path)
     with readable(path, "not a readable HDF5 file"), h5py.File(path, "r") as file:
         return text_of(file.attrs.get("kind", ""))
 

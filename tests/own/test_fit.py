@@ -185,28 +185,6 @@ def test_missing_values() -> None:
     np.testing.assert_array_equal(filled.values[untouched], a[untouched])
 
 
-def test_runs_at_other_points_each() -> None:
-    """The error of interpolation that is stated is near the true one."""
-    rng = np.random.default_rng(0)
-    modes = 3 * rng.standard_normal((4, 2))
-
-    def field(xi: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return np.cos(x @ modes.T) @ xi
-
-    xi = rng.standard_normal((25, 4))
-    clouds = [rng.random((120, 2)) for _ in xi]
-    onto = 0.1 + 0.8 * rng.random((60, 2))
-    pairs = [(x, field(z, x)) for z, x in zip(xi, clouds, strict=True)]
-    found = uqsonet.FieldRuns.from_scattered(pairs, onto)
-    truth = np.stack([field(z, onto) for z in xi])
-    true = np.sqrt(np.mean((found.values - truth) ** 2)) / truth.std()
-    assert true < 0.1
-    assert 0.5 * true < found.interpolation_error < 5 * true  # the ends of the cloud are harder
-    assert uqsonet.FieldRuns.from_scattered(pairs).domain.size == 120
-    runs = Runs({"a": found}, {"u": truth})
-    assert "interpolated to common points" in str(runs.describe())
-
-
 def test_axes_that_fall_are_turned() -> None:
     rng = np.random.default_rng(0)
     values, x, y = rng.standard_normal((30, 5, 4)), np.linspace(0, 1, 5), np.array([0, 1, 2, 3.0])

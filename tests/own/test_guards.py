@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from uqsonet.show.export import answer_lines, csv_text
 
 K = np.random.default_rng(0).standard_normal((24, 8))
 U, X = np.cumsum(K, axis=1), np.linspace(0, 2, 8)
-LONG = 2**53 + 1 + 2 * np.arange(8)
 OUT = ("external storage", "virtual data set", "external link", "soft link")
 of, Points = uqsonet.FieldRuns.of, uqsonet.WeightedPoints
 
@@ -40,10 +40,10 @@ def put(group: h5py.Group, name: str, how: str) -> None:
         group[name] = links.get(how, ["a"] * 8)
 
 
-def netcdf(path: Path, dim: str = "x", encoding: Any = None, **more: Any) -> None:
+def netcdf(path: Path, dim: str = "x", **more: Any) -> None:
     fields = {"k": (("run", dim), K), "u": (("run", dim), U)}
     data = xarray.Dataset(fields | more).set_coords(list(more))
-    data.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+    data.to_netcdf(path, engine="h5netcdf")
 
 
 @pytest.mark.parametrize("name", ["u", "x", "deep/er/unused"])
@@ -57,20 +57,6 @@ def test_netcdf_that_leads_out_is_refused_before_it_is_opened(
     monkeypatch.setattr(xarray, "open_dataset", lambda *_, **__: pytest.fail("it was opened"))
     with pytest.raises(DataError, match=rf"runs\.nc: '{name}' is .*{how}"):
         uqsonet.open_runs(path, "k", "u")
-
-
-@pytest.mark.parametrize("listed", [1.0, np.zeros(2), ["x", "y"], "references of one axis"])
-def test_a_list_of_dimensions_that_is_none_is_refused_before_hdf5_reads_it(
-    listed: Any, tmp_path: Path
-) -> None:
-    netcdf(tmp_path / "a.nc", x=("x", X))
-    with h5py.File(tmp_path / "a.nc", "a") as file:
-        if isinstance(listed, str):
-            listed = np.empty(1, h5py.vlen_dtype(h5py.ref_dtype))
-            listed[0] = np.array([file["x"].ref], h5py.ref_dtype)
-        file["k"].attrs.create("DIMENSION_LIST", listed)
-    with pytest.raises(DataError, match=r"a\.nc: 'k' is not read: .*no list of dimensions"):
-        uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
 
 
 def test_texts_that_say_they_are_long_take_no_memory(tmp_path: Path) -> None:
@@ -97,7 +83,7 @@ def test_hard_links_are_read_and_may_go_in_circles(tmp_path: Path) -> None:
         assert runs.outputs["u"].domain.upper == (2.0,)
 
 
-ALIEN = {"objects": [None] * 8, "digits": ["1"] * 8, "complex": X + 1j, "long": LONG}
+ALIEN = {"objects": [None] * 8, "digits": ["1"] * 8, "complex": X + 1j}
 
 
 @pytest.mark.parametrize("name", ["x", "k_points"])
@@ -115,14 +101,14 @@ def test_coordinates_that_cannot_be_read_are_refused(kind: str, name: str, tmp_p
 
 
 UNUSED = [
-    ("x", ("point", LONG)), ("x", ("elsewhere", X[:7])), ("x", (("run", "point"), K)),
+    ("x", ("elsewhere", X[:7])), ("x", (("run", "point"), K)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "found"), UNUSED)
 def test_netcdf_coordinates_without_use_are_refused(name: str, found: Any, tmp_path: Path) -> None:
     netcdf(tmp_path / "a.nc", "point", **{name: found})
-    with pytest.raises(DataError, match=rf"a\.nc, k, {name}: .*(numbers|integer)"):
+    with pytest.raises(DataError, match=rf"a\.nc, k, {name}: .*numbers"):
         uqsonet.open_runs(tmp_path / "a.nc", "k", "u")
 
 
@@ -159,12 +145,9 @@ HOLED, BLANK = masked(AT), masked(READ)
         (lambda _: of([masked(K[0]), *K[1:]]), "1 values of 1 of 24 runs are NaN"),
         (lambda _: of(K, masked(X)), "points: 1 of 8"),
         (lambda _: uqsonet.Runs({"k": K}, {"u": U})[masked(np.arange(9))], "runs: 1 of 9"),
-        (lambda _: of([LONG] * 24), f"{LONG[0]} would be rounded"),
-        (lambda m: m.condition([0.0], [2**70 + 1]), "values: the integer"),
-        (lambda m: m.condition({"x": ["0"], "value": [f"-0{LONG[0]}"]}), "row 1: the integer"),
     ],
 )
-def test_no_mask_is_dropped_and_nothing_rounded(call: Any, message: str) -> None:
+def test_no_mask_is_dropped(call: Any, message: str) -> None:
     with pytest.raises(UQSONetError, match=message):
         call(uqsonet.load("diffusion1d"))
 
@@ -195,10 +178,6 @@ def test_long_integers_keep_double_precision_on_every_road(tmp_path: Path) -> No
         model = uqsonet.fit(runs, 0, sensors=[2], law="gaussian", bar=False)
         std.append(model.condition([0.2, 0.7], [shift + 100, shift - 50]).std())
     np.testing.assert_allclose(*std, rtol=1e-3)
-    filled = {"k": {"dtype": "i8", "_FillValue": -1}}
-    netcdf(tmp_path / "b.nc", encoding=filled, k=(("run", "x"), far * 2.0**30))
-    with pytest.raises(DataError, match=r"k: integers beyond 2\^53"):
-        uqsonet.open_runs(tmp_path / "b.nc", "k", "u")
 
 
 @pytest.mark.parametrize("kind", ["?", "i1", ">i2", "u4", "u8", ">f2", "<f4", "g"])
@@ -275,10 +254,28 @@ def test_what_does_not_fit_together_is_refused_by_the_name_of_its_file(tmp_path:
         uqsonet.open_runs(tmp_path / "a.npz", "k", "u")
 
 
-@pytest.mark.parametrize("suffix", ["h5", "nc"])
-def test_a_million_pieces_that_nobody_wrote_are_not_read(suffix: str, tmp_path: Path) -> None:
-    with h5py.File(path := tmp_path / f"a.{suffix}", "w") as file:
+def test_what_is_packed_twice_is_not_read(tmp_path: Path) -> None:
+    with h5py.File(path := tmp_path / "a.h5", "w") as file:
         file["k"] = K
-        file.create_dataset("u", (1_000_000, 8), "u1", chunks=(1, 8))
-    with pytest.raises(DataError, match="'u' is not read: it is stored in a great many pieces"):
+        how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        how.set_chunk((24, 8))
+        for _ in range(2):
+            how.set_deflate(9)
+        h5py.h5d.create(file.id, b"u", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple((24, 8)), how)
+    with pytest.raises(DataError, match="'u' is not read: packed twice"):
         uqsonet.open_runs(path, "k", "u")
+
+
+def test_what_a_file_says_it_holds_is_added_up(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["k"], file["u"] = K, U
+        for number in range(40):  # each of them would do
+            file.create_dataset(f"n{number}", (8_000_000,), "u1", chunks=(1 << 20,))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_LZMA) as archive:
+        for name in ("k", "u"):
+            archive.writestr(f"{name}.npy", bytes(150 << 20))
+    for path in tmp_path.iterdir():
+        with pytest.raises(
+            DataError, match=rf"{path.name}: .*says that it holds \d+ bytes, and has"
+        ):
+            uqsonet.open_runs(path, "k", "u")

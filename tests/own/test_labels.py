@@ -199,7 +199,13 @@ def test_zarr_needs_no_codec_that_runs_a_program(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no Zarr array"):
         uqsonet.open_runs(tmp_path / "runs.zarr", "k", "u")
     (folder / ".zarray").write_text('{"dtype": "|O", "filters": [{"id": "pickle"}]}')
-    with pytest.raises(DataError, match="codec 'pickle' is not read"):
+    with pytest.raises(DataError, match=r"not read \(an array of Python objects\)"):
+        uqsonet.open_runs(tmp_path / "runs.zarr", "k", "u")
+    twice = [{"name": "sharding_indexed", "configuration": {"codecs": [{"name": "zstd"}]}}]
+    (folder / ".zarray").write_text(
+        json.dumps({"dtype": "<f4", "codecs": [*twice, {"id": "zlib"}]})
+    )
+    with pytest.raises(DataError, match=r"not read \(packed twice\)"):
         uqsonet.open_runs(tmp_path / "runs.zarr", "k", "u")
 
 
@@ -208,7 +214,7 @@ def test_zarr_says_what_was_never_written_and_where_its_groups_are(tmp_path: Pat
     for chunks, name in (([10, 1000], "runs.zarr"), ([1, 10**9], "chunk.zarr")):
         (tmp_path / name / "k").mkdir(parents=True)
         (tmp_path / name / "k/.zarray").write_text(json.dumps({**array, "chunks": chunks}))
-        with pytest.raises(DataError, match="bytes, which were never written"):
+        with pytest.raises(DataError, match=r"says that it holds \d+ bytes, and has"):
             uqsonet.open_runs(tmp_path / name, "k", "u")
     home = tmp_path / "store"  # a folder without the suffix
     (home / "inner/k").mkdir(parents=True)
@@ -216,36 +222,6 @@ def test_zarr_says_what_was_never_written_and_where_its_groups_are(tmp_path: Pat
     (home / ".zgroup").write_text('{"zarr_format": 2}')
     with pytest.raises(DataError, match=r"its arrays stand in groups; open one of them: .*inner"):
         uqsonet.open_runs(home, "k", "u")
-
-
-def packed_by_blosc(path: Path, version: int, **more: Any) -> None:
-    """Write two fields of 24 runs to a Zarr store, the first one packed by blosc."""
-    numcodecs, zarr = pytest.importorskip("numcodecs"), pytest.importorskip("zarr")
-    k = np.random.default_rng(0).standard_normal((24, 8))
-    codec = numcodecs.Blosc() if version == 2 else zarr.codecs.BloscCodec()
-    data = xr.Dataset({"k": (("run", "x"), k), "u": (("run", "y"), k)})
-    how = {"k": {"compressors": [codec], **more}}
-    data.to_zarr(path, zarr_format=version, encoding=how, consolidated=False)
-
-
-@pytest.mark.parametrize(("version", "chunk"), [(2, "0.0"), (3, "c/0/0")])
-@pytest.mark.parametrize("place", [4, 12])
-def test_chunks_that_say_they_are_longer_are_refused_before_blosc_reads_them(
-    place: int, version: int, chunk: str, tmp_path: Path
-) -> None:
-    packed_by_blosc(path := tmp_path / "a.zarr", version)
-    assert len(uqsonet.open_runs(path, "k", "u")) == 24
-    data = bytearray((path / "k" / chunk).read_bytes())
-    data[place : place + 4] = (2**30).to_bytes(4, "little")
-    (path / "k" / chunk).write_bytes(data)
-    with pytest.raises(DataError, match=rf"chunk '{Path(chunk).name}' is damaged"):
-        uqsonet.open_runs(path, "k", "u")
-
-
-def test_blosc_in_shards_is_refused_by_name(tmp_path: Path) -> None:
-    packed_by_blosc(path := tmp_path / "a.zarr", 3, shards=(24, 8), chunks=(12, 8))
-    with pytest.raises(DataError, match="codec 'blosc' in shards is not read; write it with zstd"):
-        uqsonet.open_runs(path, "k", "u")
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -48,14 +48,6 @@ class World:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return (self.two if two else self.model).condition(path, **named)
 
-    def endless(self) -> object:
-        """A table whose last line has a gigabyte of zeros that take no room."""
-        path = self.folder / "endless.csv"
-        with path.open("wb") as file:
-            file.write(b"x,value\n0.2,1\n")
-            file.truncate(1 << 30)
-        return self.model.condition(path)
-
     def frame(self, **columns: object) -> object:
         return self.model.condition(pd.DataFrame(columns))
 
@@ -102,11 +94,6 @@ def cloud(*extra: list[float]) -> np.ndarray:
     return np.concatenate([np.random.default_rng(1).random((16 - len(extra), 2)), extra])
 
 
-def scattered(count: int, dim: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(2)
-    return rng.random((30, dim)), rng.random(count)
-
-
 ONE = ([0.2], [1.0])
 FOREIGN = safetensors.torch.save({"weight": torch.ones(2)})
 CASES: list[tuple[str, Callable[[World], object], str]] = [
@@ -127,7 +114,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("NaN in a CSV", lambda w: w.csv("x,value\n0.1,nan\n"), "row 1: 'nan' is not finite"),
     ("no text", lambda w: w.csv(b"\xff\xfe\x00\x01"), r"cannot be read as CSV \('utf-8'"),
     ("no such file", lambda w: w.model.condition("nowhere.csv"), "nowhere.csv: no such file"),
-    ("an endless line", World.endless, r"endless\.csv: cannot be read as CSV \(a line of"),
+    ("weights in a table", lambda w: w.csv("x,value,sensor,weight\n0,1,a,1\n"),
+     "column 'sensor'; sensors with weights are uqsonet.WeightedPoints"),
     ("noise twice", lambda w: w.csv("x,value,noise_std\n0,1,0\n", noise_std=1), "is given too"),
     ("unknown field", lambda w: w.csv("x,value,field\n0,1,forse\n", True), "'forse'.*mean 'force'"),
     ("which field", lambda w: w.csv("x,value\n0,1\n", True), "'field' must say which of k, force"),
@@ -224,13 +212,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("a name twice", lambda _: uqsonet.Runs({"k": K}, {"k": U}), "k: an input and another output"),
     ("no outputs", lambda _: uqsonet.Runs({"k": K}, {}), "one input field and one output field"),
     ("no names", lambda _: uqsonet.Runs(K, U), "must be mappings of field names to arrays"),
-    ("scattered lengths", lambda _: uqsonet.FieldRuns.from_scattered([scattered(29)]),
-     r"run 0: 30 points, values \(29,\)"),
-    ("scattered axes", lambda _: uqsonet.FieldRuns.from_scattered(
-        [scattered(30), scattered(30, 1)]),
-     "run 1: points have 1 coordinates, the common ones 2"),
-    ("scattered elsewhere", lambda _: uqsonet.FieldRuns.from_scattered(
-        [scattered(30)], scattered(30)[0] + 5), "run 0: has no points near"),
+    ("points of each run", lambda _: uqsonet.FieldRuns.from_scattered([(LINE, K[0])]),
+     "points must be the same in all runs: interpolate"),
     # Fit, validate, load.
     ("too many sensors", lambda _: fit(runs(K), 0, sensors=17), "must be from 1 to 16, found 17"),
     ("sensors as words", lambda _: fit(runs(K), 0, sensors="five"), "counts or places expected"),

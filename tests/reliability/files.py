@@ -80,7 +80,7 @@ def make_runs(folder: Path, k: np.ndarray, u: np.ndarray) -> None:
         points = np.random.default_rng(0).random((k.shape[1], 3))
         cells = [("tetra", np.arange(8).reshape(2, 4))]
         mesh = meshio.Mesh(points, cells, point_data={"k": k[0], "u": np.resize(u[0], len(points))})
-        for name, kind in (("mesh.vtu", "vtu"), ("mesh.vtk", "vtk"), ("mesh.msh", "gmsh")):
+        for name, kind in (("mesh.vtu", "vtu"), ("mesh.vtk", "vtk")):
             mesh.write(folder / name, file_format=kind)
         mesh.write(folder / "text.vtk", file_format="vtk", binary=False)
 

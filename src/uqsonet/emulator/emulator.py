@@ -68,7 +68,7 @@ class Emulator(NamedOperator):
         ----------
         sensors : optional
             One of: a DataFrame, the path of a CSV file or a mapping of columns
-            ``x[,y[,z]],value[,field][,noise_std][,set][,sensor,weight]``; a tuple
+            ``x[,y[,z]],value[,field][,noise_std][,set]``; a tuple
             ``(locations, values)`` or ``(locations, values, noise_std)``; a list of any of these,
             one for each set; or, with `values`, an array of locations (m, d) or (B, m, d), anywhere
             in the domain, or a DataFrame of them, by the names of the coordinates. In place of

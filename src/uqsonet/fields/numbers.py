@@ -10,9 +10,6 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError, UQSONetError
 
-MAX_WHOLE = 2**53  # largest integer up to which float64 represents every integer
-
-
 MAX_NOISE = 1e30  # largest accepted noise of a sensor; its square still fits in float64
 
 
@@ -22,14 +19,13 @@ def without_mask(
     """Return what a caller passed without masks of `numpy.ma`, those of arrays in lists included.
 
     Masked values become NaN with `missing`, and are refused without; what has none is returned as
-    it is. `what` names it in messages. Others are refused as by `require_exact`.
+    it is. `what` names it in messages.
     """
     masked = _masked(value)
     if masked is None:
         return value
     if (count := int(np.ma.count_masked(masked))) and not missing:
         raise error(f"{what}: {count} of {masked.size} values are masked; leave them out")
-    require_exact(masked.compressed(), what, error)
     if not count or masked.dtype.kind not in "biufcO":
         return masked.data
     return np.ma.filled(masked.astype(np.float64) if masked.dtype.kind in "biu" else masked, np.nan)
@@ -43,34 +39,14 @@ def _masked(value: object) -> np.ma.MaskedArray | None:
     return value if isinstance(value, np.ma.MaskedArray) else None
 
 
-def require_exact(
-    array: np.ndarray, what: str, error: type[UQSONetError] = ObservationError
-) -> None:
-    """Refuse integers that double precision would round: some of those beyond 2^53."""
-    whole: list[Any] = []
-    if array.dtype.kind == "O":
-        whole = [one for one in array.flat if isinstance(one, int | np.integer)]
-    elif array.dtype.kind in "iu" and array.dtype.itemsize == 8:
-        whole = array[(array > MAX_WHOLE) | (array < -MAX_WHOLE)].tolist()
-    if rounded := [one for one in whole if int(float(one)) != one]:
-        raise error(
-            f"{what}: the integer {rounded[0]} would be rounded to {int(float(rounded[0]))}; "
-            "all up to 2^53 are kept"
-        )
-
-
 def plain_array(
     value: Any, what: str, missing: bool = False, error: type[UQSONetError] = ObservationError
 ) -> np.ndarray:
-    """Return what a caller passed as an array, without a mask (`without_mask`).
-
-    What is no array, and integers that would be rounded, are refused.
-    """
+    """Return what a caller passed as an array, without a mask; what is no array is refused."""
     try:
         if not isinstance(value, list | tuple | Tensor):
             value = np.asanyarray(value)  # with its mask, where it has one
         array = np.asarray(without_mask(value, what, missing, error))
-        require_exact(array, what, error)
     except UQSONetError:
         raise
     except (TypeError, ValueError, OverflowError, RuntimeError) as cause:
@@ -96,8 +72,6 @@ def real_numbers(
     if isinstance(value, Tensor) and value.requires_grad:
         raise error(f"{what}: gradients do not flow through conditioning; pass {what}.detach()")
     if isinstance(value, Tensor) and not value.is_complex():
-        if value.dtype in (torch.int64, torch.uint64):
-            require_exact(value.cpu().numpy(), what, error)
         return value.to(device, torch.float64, copy=True)
     array = plain_array(value, what, missing, error)
     if array.dtype.kind == "c":

@@ -162,11 +162,6 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
                 f"The coefficients of {one.name} are not Gaussian (Kolmogorov distance "
                 f"{one.distance:.3f}, chance {one.chance:.3f}). {_law_text(card)}"
             )
-        if one.field.interpolation_error:
-            texts.append(
-                f"{one.name} was interpolated to common points, with an error of "
-                f"{100 * one.field.interpolation_error:.2g} % of its standard deviation."
-            )
     if not flagged and card.get("recipe", {}).get("law", "gaussian") != "gaussian":
         texts.append(_law_text(card))
     texts += _answer_texts(card)

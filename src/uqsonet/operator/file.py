@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from uqsonet.errors import DataError, nearest
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, path_of, readable, require_solid
+from uqsonet.files import FORMAT, SCHEMA, Meta, array_digest, path_of, readable
 from uqsonet.laws import law_of
 from uqsonet.operator.base import OperatorModel, build_model, model_type
 
@@ -57,7 +55,6 @@ def read_weights(path: Path | str) -> tuple[dict[str, Tensor], Meta]:
     path = path_of(path)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
-    require_solid(path)
     with readable(path, "not a readable safetensors file"):
         path.open("rb").close()  # safetensors calls a file that may not be read missing
         with safetensors.safe_open(path, framework="pt") as file:
@@ -111,9 +108,6 @@ def _multiplied_out(tensors: dict[str, Tensor], name: str, shape: list[int]) -> 
     if not bool(found.isfinite().all()):
         raise ValueError(f"{name}: a product is not finite")
     return found.reshape(shape)
-
-
-SPARE = 1 << 22  # numbers beyond those of its file that a model may allocate: grids, tables
 
 
 def shipped() -> dict[str, Path]:
@@ -183,9 +177,7 @@ def read_model(
             raise DataError(f"trials are {trials}")
         fields = OperatorFields.from_dict(meta["fields"])
         require_noise(real_numbers(meta["noise_std"] + 0.0, "noise_std"))  # no text and no list
-        # A short header must not make networks that the tensors of the file cannot fill.
-        with _Within(4 * sum(tensor.numel() for tensor in tensors.values()) + SPARE):
-            model = build_model(meta["method"], fields, network, meta["noise_std"])
+        model = build_model(meta["method"], fields, network, meta["noise_std"])
     if trial is not None and trial not in trials:
         raise DataError(f"{path}: has trials {trials}, asked for {trial}")
     index = 0 if trial is None else trials.index(trial)
@@ -213,20 +205,3 @@ def read_model(
             bases: Any = model.bases
             model.use_law(law_of(name, law, bases))
     return model.eval(), meta, others
-
-
-class _Within(TorchFunctionMode):
-    """Refuse to make tensors of more than so many numbers together."""
-
-    def __init__(self, numbers: int) -> None:
-        super().__init__()
-        self._left = numbers
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count what is new: nothing has been written to it yet."""
-        found = func(*args, **(kwargs or {}))
-        if func in (torch.empty, torch.zeros, torch.ones):
-            self._left -= found.numel()
-            if self._left < 0:
-                raise DataError("its networks are far larger than its tensors")
-        return found

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from uqsonet.errors import DataError, DataWarning
 from uqsonet.fields.cloud import MaskedGrid, Point, PointCloud
@@ -52,9 +51,6 @@ class FieldRuns:
     units : str
     kept : ndarray of bool, shape (N,), or None
         Runs without missing values, where those with some are to be left out.
-    interpolation_error : float
-        Root mean square error, relative to the field's standard deviation, of values that were
-        interpolated from other points; 0 where none were.
     layout : Layout or None
         How the field stands in its file.
     """
@@ -64,7 +60,6 @@ class FieldRuns:
     transform: str | None = None
     units: str = ""
     kept: np.ndarray | None = None
-    interpolation_error: float = 0.0
     layout: Layout | None = None
 
     @classmethod
@@ -154,54 +149,13 @@ class FieldRuns:
             )
         return cls(array, domain, transform, units, None if kept.all() else kept, layout=layout)
 
-    @classmethod
-    def from_scattered(
-        cls,
-        runs: Sequence[tuple[object, object]],
-        onto: object = None,
-        transform: str | None = None,
-        units: str = "",
-        name: str = "the field",
-    ) -> FieldRuns:
-        """Return the runs of a field that was observed at other points in each run.
-
-        Values are interpolated to common points by a local spline (`PointCloud`). The error of
-        that is estimated by leaving out every tenth point of up to 20 runs.
-
-        Parameters
-        ----------
-        runs : sequence of (points, values)
-            Arrays (n_i, d) and (n_i,) of each run.
-        onto : array (n, d) or Grid, optional
-            Common points; by default those of the first run.
-        transform, units, name
-            As for `of`.
-        """
-        clouds, rows = [], []
-        for number, one in enumerate(runs):
-            where = f"{name}, run {number}"
-            try:
-                given, found = one
-            except (TypeError, ValueError) as error:
-                raise DataError(f"{where}: no pair of points and values ({error})") from None
-            x = _table(given, f"{where}: points")
-            y = real_numbers(found, f"{where}: values", missing=True, error=DataError).numpy()
-            if y.shape != x.shape[:1]:
-                raise DataError(f"{where}: {x.shape[0]} points, values {y.shape}")
-            known = np.isfinite(y)
-            clouds.append(_cloud(x[known], where))
-            rows.append(torch.from_numpy(y[known])[:, None])
-        if not clouds:
-            raise DataError(f"{name}: no runs")
-        common = clouds[0] if onto is None else _points_of(onto, name)
-        for number, cloud in enumerate(clouds):
-            _require_near(cloud, common, f"{name}, run {number}")
-        target = common.points()
-        values = [cloud.interpolate(y, target)[:, 0] for cloud, y in zip(clouds, rows, strict=True)]
-        errors = [_left_out_error(c, y) for c, y in zip(clouds[:20], rows[:20], strict=True)]
-        found = cls.of(torch.stack(values).numpy(), common, transform, units, name=name)
-        relative = float(np.sqrt(np.mean(errors)) / found.values.std(dtype=np.float64))
-        return replace(found, interpolation_error=relative)
+    @staticmethod
+    def from_scattered(*_: object, **__: object) -> FieldRuns:
+        """Refuse runs at points of their own, which an earlier version interpolated."""
+        raise DataError(
+            "points must be the same in all runs: interpolate the values of each run to common "
+            "points first, by scipy.interpolate for example"
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -365,32 +319,6 @@ def _without_absent(
             places = numbers[places[~absent]]
         layout = replace(layout, absent=absent.reshape(own), places=places)
     return part, layout
-
-
-def _require_near(cloud: PointCloud, common: Domain, where: str) -> None:
-    """Refuse points of a run that leave out much of the box to which it is interpolated."""
-    if cloud.dim != common.dim:
-        raise DataError(
-            f"{where}: points have {cloud.dim} coordinates, the common ones {common.dim}"
-        )
-    target = common.points()
-    low, high = (torch.tensor(end, dtype=torch.float64) for end in (cloud.lower, cloud.upper))
-    outside = ((target - high).maximum(low - target) > 0.25 * (high - low)).any(1)
-    if bool(outside.any()):
-        raise DataError(
-            f"{where}: has no points near {target[outside][0].tolist()}, to which it should be "
-            f"interpolated; its points go from {list(cloud.lower)} to {list(cloud.upper)}"
-        )
-
-
-def _left_out_error(cloud: PointCloud, values: Tensor) -> float:
-    """Return the mean squared error of every tenth value, interpolated from the others."""
-    if cloud.size < 20:
-        return 0.0
-    out, points = torch.arange(cloud.size) % 10 == 5, cloud.points()
-    rest = PointCloud.of(points[~out].numpy())
-    error = rest.interpolate(values[~out], points[out]) - values[out]
-    return float(error.square().mean())
 
 
 def _table(points: Any, what: str) -> np.ndarray:

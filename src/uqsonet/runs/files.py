@@ -21,21 +21,12 @@ import numpy as np
 
 from uqsonet.errors import DataError, library, nearest, printable
 from uqsonet.fields.layout import LabelledField
-from uqsonet.fields.numbers import MAX_WHOLE, require_exact
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import Domain
-from uqsonet.files import FORMAT, path_of, readable
+from uqsonet.files import FORMAT, path_of, readable, text_of
 from uqsonet.runs.field_runs import FieldRuns, Missing
 from uqsonet.runs.functions import SPLITS
-from uqsonet.runs.guard import (
-    bounded,
-    hdf5_arrays,
-    is_zarr,
-    npz_arrays,
-    require_own_zarr,
-    sound,
-    text_of,
-)  # fmt: skip
+from uqsonet.runs.guard import hdf5_arrays, require_own_zarr
 from uqsonet.runs.labelled import (
     RUN_NAMES,
     VALID,
@@ -46,6 +37,7 @@ from uqsonet.runs.labelled import (
     without_invalid,
 )  # fmt: skip
 from uqsonet.runs.meshes import MESHIO_FORMATS, read_mesh
+from uqsonet.runs.npz import npz_arrays
 from uqsonet.runs.runs import Runs
 from uqsonet.runs.stored import Pile, changed, stored_values
 
@@ -67,7 +59,6 @@ HINTS = {
 PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value", *VALID)
 """Attributes of packed values."""
 
-MAX_VARIABLES = 2000  # maximum number of variables of a NetCDF file: each takes xarray milliseconds
 TIME = 3  # number of the time axis
 MAX_NAMES = 30  # maximum number of names that a message lists
 
@@ -202,7 +193,7 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        with opened(path, kind_of([path])) as there, bounded(path):
+        with opened(path, kind_of([path])) as there:
             _require(name, there, path)
             labels.append(np.atleast_1d(np.asarray(there[name][()])))
     return np.concatenate(labels)
@@ -248,6 +239,11 @@ def _read(
     return {name: replace(first[name], values=piles[name].array()) for name in wanted}
 
 
+def is_zarr(path: Path) -> bool:
+    """Return whether a folder is a group or an array of Zarr, of format 2 or 3."""
+    return any((path / name).is_file() for name in (".zgroup", ".zarray", "zarr.json"))
+
+
 def kind_of(paths: Sequence[Path]) -> str:
     """Return the kind of files; refuse several, or one that is not read."""
     suffixes = {path.suffix.lower() for path in paths}
@@ -275,7 +271,7 @@ def _kind_of_contents(path: Path) -> str:
         return "NetCDF"
     if head != b"\x89HDF\r\n\x1a\n":
         return ""
-    with sound(path, "not a readable HDF5 file"), hdf5_arrays(path) as (file, _):
+    with readable(path, "not a readable HDF5 file"), hdf5_arrays(path) as (file, _):
         return "NetCDF" if "_NCProperties" in file.attrs else "HDF5"
 
 
@@ -306,7 +302,7 @@ def opened(path: Path, kind: str) -> Iterator[Any]:
     if kind == "Zarr":
         require_own_zarr(path)
         library("zarr", "")  # no extra brings it
-    with sound(path, f"not a readable {kind} file"):
+    with readable(path, f"not a readable {kind} file"):
         if kind == "npz":
             yield npz_arrays(path)
         elif kind == "HDF5":
@@ -346,8 +342,6 @@ def _dataset(path: Path, kind: str) -> Any:
             engine = "scipy" if file.read(3) == b"CDF" else "h5netcdf"
     if engine == "h5netcdf":
         with hdf5_arrays(path) as (_, arrays):
-            if len(arrays) > MAX_VARIABLES:
-                raise DataError(f"{path}: more than {MAX_VARIABLES} variables")
             for name, one in arrays.items():
                 if isinstance(one, str):
                     raise DataError(f"{path}: {name!r} is not read: {one}")
@@ -399,24 +393,12 @@ def _labelled(
 ) -> dict[str, LabelledField]:
     """Return fields of an xarray.Dataset."""
     arrays = [data[name] for name in wanted]
-    for one in arrays:
-        _require_whole(one, f"{path}, {one.name}")
     if alone:
         shared = (d for d in RUN_NAMES if all(d in one.dims for one in arrays))
         run = run or next(shared, "run")
         arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
     run = run_dimension(arrays, run, str(path))
     return {str(one.name): read_labelled(one, run, f"{path}, {one.name}", data) for one in arrays}
-
-
-def _require_whole(array: Any, where: str) -> None:
-    """Refuse 64-bit integers that xarray would round, as it does where some are missing."""
-    known = array.encoding
-    stored = np.dtype(known.get("dtype"))
-    if array.dtype.kind == "f" and stored.kind in "iu" and stored.itemsize == 8:
-        raw = (array.values - known.get("add_offset", 0)) / known.get("scale_factor", 1)
-        if (np.abs(raw) > MAX_WHOLE).any():
-            raise DataError(f"{where}: integers beyond 2^53 would be rounded")
 
 
 def _plain(
@@ -508,7 +490,6 @@ def _coordinate(path: Path, key: str, others: Mapping[str, Any]) -> Any:
     if isinstance(item, str) or item.dtype.kind not in "fiub":
         raise no_coordinate(f"{path}, {key}", item if isinstance(item, str) else str(item.dtype))
     values, _ = decoded(path, key, item)
-    require_exact(values, f"{path}, {key}", DataError)
     return values.astype(np.float64)
 
 

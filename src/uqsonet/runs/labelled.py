@@ -14,7 +14,6 @@ import numpy as np
 
 from uqsonet.errors import DataError, printable
 from uqsonet.fields.layout import TIME_KEY, Coordinate, LabelledField, Layout
-from uqsonet.fields.numbers import require_exact
 from uqsonet.runs.stored import changed
 
 RUN_NAMES = (
@@ -159,7 +158,6 @@ def _coordinate(name: str, variable: Any, where: str) -> Coordinate:
     if values.dtype.kind not in "fiubM":
         raise no_coordinate(f"{where}, {name}", str(values.dtype))
     if values.dtype.kind != "M":
-        require_exact(values, f"{where}, {name}", DataError)
         values = values.astype(np.float64)
     kept = {
         str(key): printable(text) if isinstance(text, str) else float(text)

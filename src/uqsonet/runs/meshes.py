@@ -13,8 +13,7 @@ import numpy as np
 from uqsonet.errors import DataError, library
 from uqsonet.fields.field import AXES
 from uqsonet.fields.layout import Coordinate, LabelledField, Layout
-from uqsonet.files import LARGE
-from uqsonet.runs.guard import bounded, sound
+from uqsonet.files import LARGE, readable
 
 MESHIO_FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
 """Formats of meshio, by suffix."""
@@ -36,11 +35,10 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
         If the file is damaged, or says that it holds more than it can.
     """
     meshio = library("meshio", "meshes")
-    _require_sound(path)
+    _require_room(path)
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-    with sound(path, "not a readable mesh"), bounded(path), quiet[0], quiet[1]:
-        kind = MESHIO_FORMATS[path.suffix.lower()]
-        mesh = _gmsh(path) if kind == "gmsh" else meshio.read(path, file_format=kind)
+    with readable(path, "not a readable mesh"), quiet[0], quiet[1]:
+        mesh = meshio.read(path, file_format=MESHIO_FORMATS[path.suffix.lower()])
         points = np.asarray(mesh.points, dtype=np.float64)
         if points.ndim != 2 or not points.size:
             raise ValueError(f"points of shape {points.shape}")
@@ -54,30 +52,6 @@ def read_mesh(path: Path) -> dict[str, LabelledField]:
         cells = _at(_centres(points, mesh.cells), stated, "cell", own) if stated else {}
     both = {f"cells/{name}" if name in nodes else name: one for name, one in cells.items()}
     return nodes | both
-
-
-class _Finite(io.BufferedReader):
-    """A file that says once that it has ended, and then refuses to be read on.
-
-    The reader of Gmsh files reads as many lines as a file says that it has, even past its end.
-    """
-
-    ended = False
-
-    def readline(self, size: int | None = -1) -> bytes:
-        line = super().readline(size)
-        if not line and self.ended:
-            raise EOFError("fewer lines than it says")
-        self.ended = not line
-        return line
-
-
-def _gmsh(path: Path) -> Any:
-    """Return the mesh of a Gmsh file."""
-    from meshio.gmsh.main import read_buffer
-
-    with _Finite(io.FileIO(path)) as file:
-        return read_buffer(file)
 
 
 def _centres(points: np.ndarray, blocks: list[Any]) -> np.ndarray:
@@ -108,15 +82,11 @@ def _at(
     return {n: LabelledField(one[None], points[:, kept], layout, "") for n, one in values.items()}
 
 
-def _require_sound(path: Path) -> None:
+def _require_room(path: Path) -> None:
     """Refuse a file whose beginning promises more than its size allows."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(HEAD).decode("latin-1")
-    if "vtkLZMADataCompressor" in head:
-        raise DataError(f"{path}: packed by LZMA, which is not read; write it with zlib")
-    if "<!ENTITY" in head:
-        raise DataError(f"{path}: XML entities are not read")
     counts = re.findall(r'(?:NumberOf\w+\s*=\s*"|POINTS\s+|CELLS\s+|\$Nodes\s+)(\d+)', head)
     if any(int(count) > max(size, LARGE // 100) for count in counts):
         raise DataError(f"{path}: says that it holds more than its {size} bytes can")

@@ -384,11 +384,6 @@ class FieldDescription:
             f"       coefficients: {law} (Kolmogorov distance {self.distance:.3f}; "
             f"chance {self.chance:.3f})",
         ]
-        if field.interpolation_error:
-            lines.append(
-                f"       interpolated to common points, with an error of about "
-                f"{100 * field.interpolation_error:.2g} % of its standard deviation"
-            )
         return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ from uqsonet.fields.numbers import (
 )
 from uqsonet.fields.stacked import Domain
 
-COLUMNS = (*AXES, "value", "field", "noise_std", "set", "sensor", "weight")
+COLUMNS = (*AXES, "value", "field", "noise_std", "set")
 
 MAX_PLACES = 20_000_000  # coordinates of padded sets of sensors
 
@@ -176,19 +176,15 @@ def in_sets(sensors: Sensors, members: Mapping[str, Sequence[int]], single: bool
     Where padding would make too many of them, they are refused.
     """
     rows = [torch.tensor(own, dtype=torch.long) for own in members.values()]
-    require_room(len(rows) * max(map(len, rows)) * sensors.locations[0, :1].numel())
-    found = sensors.each(lambda t: pad_sequence([t[0, own] for own in rows], batch_first=True))
-    values = found.values.masked_fill(~found.mask, 1.0)
-    return replace(found, values=values, labels=list(members), single=single)
-
-
-def require_room(places: int) -> None:
-    """Refuse more than `MAX_PLACES` coordinates of padded sets."""
+    places = len(rows) * max(map(len, rows)) * sensors.locations[0, :1].numel()
     if places > MAX_PLACES:
         raise ObservationError(
             f"sensors padded to the largest set, and to the most points, have {places} "
             f"coordinates, at most {MAX_PLACES}: ask about sets of other sizes one by one"
         )
+    found = sensors.each(lambda t: pad_sequence([t[0, own] for own in rows], batch_first=True))
+    values = found.values.masked_fill(~found.mask, 1.0)
+    return replace(found, values=values, labels=list(members), single=single)
 
 
 def no_sensors(fields: Sequence[Field]) -> Sensors:

@@ -1,16 +1,15 @@
 """Tables of sensors and of points: CSV files, DataFrames, mappings of columns.
 
-A table of sensors has the columns ``x[,y[,z]],value[,field][,noise_std][,set][,sensor,weight]``.
-Rows of the same sensor are points whose values it adds up, by these weights.
+A row is a sensor, and the columns are ``x[,y[,z]],value[,field][,noise_std][,set]``.
 """
 
 from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError, UQSONetError, nearest
 from uqsonet.fields.field import Field
-from uqsonet.fields.numbers import MAX_WHOLE, require_exact, without_mask
+from uqsonet.fields.numbers import without_mask
 from uqsonet.files import path_of
 from uqsonet.sensors.sensors import (
     AXES,
@@ -27,11 +26,9 @@ from uqsonet.sensors.sensors import (
     field_number,
     in_sets,
     noise_levels,
-    require_room,
 )
 
 MAX_ROWS = 5_000_000  # rows of a table of sensors, at most
-MAX_CHARACTERS = 1 << 20  # longest line accepted
 
 
 def read_csv(path: Path) -> dict[str, list[str]]:
@@ -43,7 +40,7 @@ def read_csv(path: Path) -> dict[str, list[str]]:
         raise DataError(f"{path}: no such file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = (line for line in _lines(file) if line.strip() and not line.startswith("#"))
+            lines = (line for line in file if line.strip() and not line.startswith("#"))
             first = next(lines, "")
             if not first:
                 raise DataError(f"{path}: empty; a header such as x,y,value is needed")
@@ -73,13 +70,6 @@ def read_csv(path: Path) -> dict[str, list[str]]:
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    while line := file.readline(MAX_CHARACTERS):
-        if len(line) == MAX_CHARACTERS:
-            raise csv.Error(f"a line of {MAX_CHARACTERS} characters or more")
-        yield line
-
-
 def _require_once(names: list[str], where: object, error: type[UQSONetError]) -> None:
     """Refuse columns of the same name."""
     name, count = Counter(names).most_common(1)[0] if names else ("", 1)
@@ -106,7 +96,7 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
     """Return a column as numbers, float64; `what` names it where a cell is no finite number."""
     if all(isinstance(cell, float) for cell in cells):  # a million of them at once
         numbers = np.array(cells, dtype=np.float64)
-        if (np.abs(numbers) < MAX_WHOLE).all():
+        if np.isfinite(numbers).all():
             return torch.from_numpy(numbers)
     numbers = np.empty(len(cells))
     for k, cell in enumerate(cells):
@@ -118,14 +108,7 @@ def read_column(cells: Sequence[object], what: str) -> Tensor:
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is no number{hint}") from None
         if not np.isfinite(numbers[k]):
             raise ObservationError(f"{what}, row {k + 1}: {cell!r} is not finite")
-        if abs(numbers[k]) >= MAX_WHOLE:
-            digits = str(cell).strip().lstrip("+-0")
-            whole = int(digits) if digits.isdecimal() else cell
-            require_exact(np.array([whole], dtype=object), f"{what}, row {k + 1}")
     return torch.from_numpy(numbers)
-
-
-ONCE = ("value", "noise_std")  # columns that a sensor has once, whatever the number of its points
 
 
 def frame_of(table: Any, fields: Sequence[Field]) -> Any:
@@ -144,7 +127,7 @@ def frame_of(table: Any, fields: Sequence[Field]) -> Any:
     else:
         frame = (table if table.ndim else table.expand_dims("sensor")).to_dataframe("value")
     frame = frame.reset_index().dropna()
-    return frame[[name for name in frame if name in known and name != "sensor"]]
+    return frame[[name for name in frame if name in known]]
 
 
 def _plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str) -> dict[str, Any]:
@@ -180,7 +163,7 @@ def columns_of(sensors: Any, fields: Sequence[Field]) -> tuple[Mapping[str, Sequ
     if isinstance(sensors, Mapping) and not hasattr(sensors, "to_dataframe"):
         columns = {}
         for name, cells in sensors.items():
-            plain = without_mask(cells, f"the table, column {str(name)!r}", name in ONCE)
+            plain = without_mask(cells, f"the table, column {str(name)!r}")
             columns[str(name)] = np.atleast_1d(plain).tolist()
         return columns, "the table"
     sensors = frame_of(sensors, fields)
@@ -207,50 +190,38 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
                 f"{where}: column {axis!r}, but the domain has {dim} "
                 f"coordinate{'s' if dim > 1 else ''} ({', '.join(AXES[:dim])})"
             )
-    labels = [str(name) for name in table.get("set", ["0"] * size)]
-    rows = _sensors(table, labels, numbers, where)
-    for name in ONCE:
-        if name in table:
-            column = _given_once(table[name], rows, f"{where}, column {name!r}")
-            table = {**table, name: column}
     columns = {
         name: read_column(table[name], f"{where}, column {name!r}")
-        for name in ("value", "noise_std", "weight")
+        for name in ("value", "noise_std")
         if name in table
     }
     if noise_std is not None and "noise_std" in columns:
         raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
-    widest = max(map(len, rows))
-    require_room(len(rows) * widest)
-    index = torch.tensor([row + [row[0]] * (widest - len(row)) for row in rows])
-    first = index[:, 0]
-    values = columns["value"][first]
-    field = torch.tensor(numbers)[first]
+    values, field = columns["value"], torch.tensor(numbers)
     dims = torch.tensor([one.domain.dim for one in fields])[field]
-    x = x[index] * (torch.arange(dim) < dims[:, None])[:, None]
+    x = x * (torch.arange(dim) < dims[:, None])
     x = torch.nn.functional.pad(x, [0, max(one.domain.dim for one in fields) - dim])
-    weights = columns.get("weight", torch.ones(size, dtype=torch.float64))[index]
-    weights = weights * (torch.arange(widest) < torch.tensor([[len(row)] for row in rows]))
-    at_points = widest == 1 and bool((weights == 1).all())
-    noise = columns["noise_std"][first] if "noise_std" in columns else noise_std
     found = Sensors(
-        locations=(x[:, 0] if at_points else x)[None],
+        locations=x[None],
         values=values[None],
         mask=torch.ones_like(values, dtype=torch.bool)[None],
-        weights=None if at_points else weights[None],
-        noise_std=noise_levels(noise, values)[None],
+        noise_std=noise_levels(columns.get("noise_std", noise_std), values)[None],
         field=field[None],
         kind="numpy",
     )
     members: dict[str, list[int]] = {}
-    for sensor, row in enumerate(first.tolist()):
-        members.setdefault(labels[row], []).append(sensor)
+    for row, name in enumerate(table.get("set", ["0"] * size)):
+        members.setdefault(str(name), []).append(row)
     return in_sets(found, members, "set" not in table)
 
 
 def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
     """Refuse unknown columns, blank names, no values or rows; return the number of rows."""
     for name in table:
+        if name in ("sensor", "weight"):
+            raise ObservationError(
+                f"{where}: column {name!r}; sensors with weights are uqsonet.WeightedPoints"
+            )
         if name not in COLUMNS:
             there = f"{', '.join(COLUMNS)}{nearest(name.lower(), COLUMNS)}"
             raise ObservationError(f"{where}: column {name!r} is unknown; there may be {there}")
@@ -266,10 +237,9 @@ def _require_columns(table: Mapping[str, Sequence[object]], where: str) -> int:
             )
     if size == 0:
         raise ObservationError(f"{where}: no rows")
-    for name in ("set", "sensor"):
-        for k, cell in enumerate(table.get(name, ())):
-            if _is_blank(cell):
-                raise ObservationError(f"{where}, column {name!r}, row {k + 1}: no name")
+    for k, cell in enumerate(table.get("set", ())):
+        if _is_blank(cell):
+            raise ObservationError(f"{where}, column 'set', row {k + 1}: no name")
     return size
 
 
@@ -302,49 +272,6 @@ def _coordinates(table: Mapping[str, Sequence[object]], dim: int, where: str) ->
                 f"{', '.join(table)}"
             )
     return torch.stack([read_column(table[axis], f"{where}, column {axis!r}") for axis in axes], -1)
-
-
-def _sensors(
-    table: Mapping[str, Sequence[object]], labels: list[str], numbers: list[int], where: str
-) -> list[list[int]]:
-    """Return the rows of each sensor, in the order of their first ones."""
-    if ("sensor" in table) != ("weight" in table):
-        lacking, there = ("sensor", "weight") if "weight" in table else ("weight", "sensor")
-        raise ObservationError(
-            f"{where}: column {there!r}, but no column {lacking!r}: rows of the same sensor are "
-            "points with weights"
-        )
-    if "sensor" not in table:
-        return [[row] for row in range(len(labels))]
-    found: dict[tuple[str, str], list[int]] = {}
-    for row, name in enumerate(table["sensor"]):
-        rows = found.setdefault((labels[row], str(name)), [])
-        if rows and numbers[row] != numbers[rows[0]]:
-            raise ObservationError(
-                f"{where}, row {row + 1}: sensor {str(name)!r} reads two fields, one is allowed"
-            )
-        rows.append(row)
-    return list(found.values())
-
-
-def _given_once(column: Sequence[object], sensors: list[list[int]], what: str) -> list[object]:
-    """Return a column whose blank cells have what another point of the same sensor states."""
-    found = list(column)
-    for rows in sensors:
-        stated = {_number(column[row]): column[row] for row in rows if not _is_blank(column[row])}
-        if len(stated) > 1:
-            names = ", ".join(map(str, stated.values()))
-            raise ObservationError(
-                f"{what}, row {rows[0] + 1}: points of one sensor state {names}; it has one, "
-                "on one of its rows or on all"
-            )
-        for row in rows if stated and len(rows) > 1 else ():
-            found[row] = next(iter(stated.values()))
-    return found
-
-
-def _number(cell: object) -> object:
-    return _float(str(cell)) if _is_number(str(cell)) else cell
 
 
 def _is_blank(cell: object) -> bool:
