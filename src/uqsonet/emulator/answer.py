@@ -20,10 +20,9 @@ from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
 from uqsonet.sensors.sensors import Sensors, field_number
 
-if TYPE_CHECKING:  # needed only for conformal bands and maps
+if TYPE_CHECKING:  # needed only for conformal bands and solves
     from uqsonet.emulator.calibration import ConformalFactors
     from uqsonet.emulator.corrected import Solves
-    from uqsonet.emulator.linear import LinearMap
 
 Kind = Literal["conformal", "plain"]
 
@@ -180,25 +179,6 @@ class FieldPosterior:
     def covariance(self, points: object = None) -> Any:
         """Return the covariance (M, M) or (B, M, M) between points (M, d)."""
         return self._back(self.law.covariance(self._points(points)), points)
-
-    def gradient(self, points: object = None) -> Any:
-        """Return how the mean at points (M, d) changes with each reading: (M, m) or (B, M, m).
-
-        It is exact where the mean is linear in the readings, and numerical elsewhere. Means that
-        are no smooth function of readings are refused (`ObservationError`, which says why).
-        """
-        from uqsonet.emulator.linear import gradient
-
-        return self._back(gradient(self._conditioned, self._which(), self._points(points)), points)
-
-    def linear_map(self, points: object = None) -> LinearMap:
-        """Return mean and std at points (M, d) as a map from any readings of these sensors.
-
-        An answer that is not linear in them is refused (`ObservationError`, which says why).
-        """
-        from uqsonet.emulator.linear import linear_map
-
-        return linear_map(self._conditioned, self._which(), self._points(points))
 
     def sample(self, size: int, points: object = None, seed: object = 0) -> Any:
         """Draw functions; the same seed gives the same ones.
