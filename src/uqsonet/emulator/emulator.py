@@ -81,13 +81,13 @@ class Emulator(NamedOperator):
             Standard deviation of each sensor's noise in the transformed field: in the field's own
             units, or under ``log`` the relative error (0.05 is 5 %). By default what the model
             was fitted for.
-        likelihood : str, ReadingLaw, callable or mapping of field to these, optional
-            Law of the noise, where it is not Gaussian: ``"student"`` (outliers), ``"laplace"``,
-            ``"uniform"``, or an object of `uqsonet.sensors.likelihoods` (``Student(df=2)``,
-            ``MeanAbsolute(1e-4, 3e-4)``). Or a function ``f(predicted, readings)`` from arrays
-            (S, m), (m,) of one set, in the fields' own units and the sensors' order, to
-            log-likelihoods (S,). Every sensor needs a positive `noise_std`: the scale of a named
-            law, or the Gaussian noise that comes nearest to a function (samples start there).
+        likelihood : str, Student, callable or mapping of field to these, optional
+            Law of the noise, where it is not Gaussian: ``"student"`` (outliers), or
+            `uqsonet.emulator.likelihood.Student` (``Student(df=2)``). Or a function
+            ``f(predicted, readings)`` from arrays (S, m), (m,) of one set, in the fields' own
+            units and the sensors' order, to log-likelihoods (S,). Every sensor needs a positive
+            `noise_std`: the scale of Student's t, or the Gaussian noise that comes nearest to a
+            function (samples start there).
         **named
             Sensors by field, of inputs or of outputs: ``condition(k=(locations, values), u=...)``.
 

@@ -37,8 +37,8 @@ class Site:
         """Refuse a site that has no room for n sensors, or for a single one within the budget."""
         if placed < n and not np.isfinite(self.budget):
             raise ObservationError(
-                f"n = {n}: distance leaves room for {placed} of {len(self.places)} candidates; lower "
-                "n or distance, or name more candidates"
+                f"n = {n}: distance leaves room for {placed} of {len(self.places)} candidates; "
+                "lower n or distance, or name more candidates"
             )
         if not placed:
             raise ObservationError(
