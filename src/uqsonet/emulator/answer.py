@@ -18,7 +18,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
-from uqsonet.sensors.sensors import Sensors, field_number
+from uqsonet.sensors.sensors import Sensors, field_number, no_sensors
 
 if TYPE_CHECKING:  # needed only for conformal bands and solves
     from uqsonet.emulator.calibration import ConformalFactors
@@ -269,14 +269,17 @@ class FieldPosterior:
         """Return draws of all fields, before and after the measurement, for ArviZ.
 
         Groups ``posterior`` and ``prior`` have a variable for each field, with dimensions ``chain,
-        draw[, set]`` and its own; ``observed_data`` has what sensors read. It is an
-        `arviz.InferenceData`, or from version 1 of ArviZ on an `xarray.DataTree`.
+        draw[, set]`` and its own. It is an `arviz.InferenceData`, or from version 1 of ArviZ on an
+        `xarray.DataTree`.
         """
-        from uqsonet.show.export import inference_data
+        from uqsonet.show.inference_data import inference_data
 
         both = hasattr(self._operator.answering, "condition_both")  # there is a law of inputs
         fields = self._operator.named_fields if both else self._operator.outputs
-        return inference_data(self, fields, draws, seed)
+        laws: dict[str, FieldPosterior] = {"posterior": self}
+        if both:  # others may have no answer without sensors
+            laws["prior"] = self.given(no_sensors(fields))
+        return inference_data(laws, fields, draws, seed)
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,
