@@ -176,11 +176,10 @@ def test_place_writes_what_python_chooses(folder, model, tmp_path):
 
 def test_validate_prints_writes_a_table_and_a_page(folder, model, tmp_path):
     files = ("-o", tmp_path / "page.html", "--csv", tmp_path / "scores.csv")
-    files += "--pairs", folder / "runs.npz"
     text = invoke("validate", model, folder / "more.npz", "--sensors", 3, *files).stdout
     assert "30 runs of more" in text and "cokriging" in text
     rows = pd.read_csv(tmp_path / "scores.csv").set_index("method")
-    for method in ("uqsonet", "cokriging", "regression"):
+    for method in ("uqsonet", "cokriging"):
         assert rows["crps"][method] < 0.5 * rows["crps"]["sensor_free"]
     assert 0 <= rows["conformal_90"]["uqsonet"] <= 1
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
@@ -207,6 +206,8 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*PREDICT, "--field", "w"), "'w' is unknown; there are k, u"),
     ((*PREDICT, "--points", "p.csv"), "p.csv: no column 'x'"),
     (("place", "mine.safetensors", "-o", "places.nc"), "places are written to .csv"),
+    (("export", "mine.safetensors"), "there is no export any more: differences of two answers"),
+    (("validate", "m", "f", "--pairs", "g"), "no --pairs any more: uqsonet info has the scores of"),
     (("validate", "mine.safetensors", "other.npz"), "other.npz: no array 'k'"),
     (("info", "runs.npz"), "not a readable safetensors file"),
 ]

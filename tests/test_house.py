@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 20_455, "all": 21_398}
+MAX_LINES = {"core": 20_230, "all": 21_173}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -28,9 +28,9 @@ MAX_FOLDERS = {
     "src/uqsonet_study/report": (".py", 2_788),
     "workflow/rules": (".smk", 425),
     "workflow/scripts": (".py", 191),
-    "benchmarks": (".py", 3_193),
-    "tests": (".py", 20_550),
-    "docs": (".md", 3_277),
+    "benchmarks": (".py", 3_210),
+    "tests": (".py", 20_448),
+    "docs": (".md", 3_500),
 }
 """Suffix and lines of what stands beside the library."""
 
@@ -53,7 +53,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), 0.01, bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (33, 5_520), "fit": (66, 12_862)}
+MAX_LOADED = {"load, condition, std": (33, 5_635), "fit": (66, 13_013)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

@@ -35,10 +35,10 @@ from benchmarks.posteriorbench.problems import (
     SIGMA,
     Case,
     Inverse,
+    likelihood,
 )
 from uqsonet.files import write_text
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.sensors.likelihoods import MeanAbsolute
 
 LOG = logging.getLogger("uqsonet")
 
@@ -180,7 +180,7 @@ class Learned:
         """Return the answer to a case."""
         places = self._points[case.sensors].numpy()
         sensors = {self._problem.read: (places, case.readings.numpy(), NEAREST_NOISE)}
-        answer = self.model.condition(sensors, likelihood=MeanAbsolute(SIGMA, CUT))
+        answer = self.model.condition(sensors, likelihood=likelihood(SIGMA, CUT))
         field, shape = answer[self._problem.asked], case.truth.shape
         mean, std, samples = (
             torch.from_numpy(np.asarray(one))

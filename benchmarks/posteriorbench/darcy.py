@@ -23,13 +23,13 @@ from benchmarks.posteriorbench.problems import (
     SIGMA,
     Case,
     Darcy,
+    likelihood,
     log_weight,
     synthesis,
 )
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.laws.truncated import resampled
 from uqsonet.operator.particles import ISLANDS, Following, tempered
-from uqsonet.sensors.likelihoods import MeanAbsolute
 
 MODES = 64  # cosines of the latent field along each axis; the others have 1.3e-4 of its variance
 SIZE = 384  # samples of a population
@@ -58,7 +58,7 @@ class DarcyPosterior:
         bases = self._operator.bases
         self._mean = bases.output_mean[case.sensors]
         self._rows = bases.output_modes[case.sensors].double() * bases.output_scale.double()
-        self._std, self._weight = Darcy().std[:MODES, :MODES], MeanAbsolute(SIGMA, WIDER * CUT)
+        self._std, self._weight = Darcy().std[:MODES, :MODES], likelihood(SIGMA, WIDER * CUT)
 
     def media(self, z: Tensor) -> Tensor:
         """Return media (n, 128, 128), float32, of standard normals (n, k)."""

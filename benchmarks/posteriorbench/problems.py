@@ -10,8 +10,10 @@ grid. Everything is made anew from a seed; the authors' own cases are not public
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,8 @@ SIGMA, CUT = 1e-4, 3e-4
 
 NEAREST_NOISE = 1.1e-3
 """Standard deviation of independent Gaussian noise whose law is the nearest to the weight's."""
+
+WALL = 1000.0  # by how much the logarithm of a likelihood falls over one cut beyond the cut
 
 ALPHA, TAU = (1.5, 3.0), (2.0, 4.0)
 """Ranges of smoothness and inverse length of Poisson's right-hand sides, drawn for each of them."""
@@ -69,6 +73,19 @@ def log_weight(misfit: Tensor) -> Tensor:
     """Return the logarithm of the weight for misfits (..., m) of the sensors."""
     mean = misfit.abs().mean(-1)
     return torch.where(mean <= CUT, -(mean**2) / (2 * SIGMA**2), -math.inf)
+
+
+def likelihood(sigma: float, cut: float) -> Callable[[Any, Any], Any]:
+    """Return the weight as a function of predicted readings (S, m) and readings (m,).
+
+    Beyond the cut it falls steeply, not to nothing: samples can then be led there from afar.
+    """
+
+    def weight(predicted: Any, readings: Any) -> Any:
+        misfit = abs(predicted - readings).mean(-1)
+        return -((misfit / sigma) ** 2) / 2 - WALL * (misfit / cut - 1).clip(min=0)
+
+    return weight
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The command line ``uqsonet``: describe, fit, predict, place, export, validate, explore, info.
+"""The command line ``uqsonet``: describe, fit, predict, place, validate, explore, info.
 
 Other packages add commands of their own (entry points of the group ``uqsonet.commands``).
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option, Typer
+from typer.core import TyperGroup
 
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
@@ -22,7 +23,27 @@ from uqsonet.show.terminal import clear_errors, console, never_silent, show_log
 if TYPE_CHECKING:
     from uqsonet.runs.runs import Runs
 
-app = Typer(add_completion=False, no_args_is_help=True)
+REMOVED = {
+    "export": "differences of two answers say how a mean follows its readings (docs/hand-over.md)",
+    "--avoid": "leave places where no sensor may stand out of --candidates",
+    "--pairs": "uqsonet info has the scores of regression on the runs of fit",
+}
+"""Commands and options of earlier versions, and what there is in their place."""
+
+
+class _Commands(TyperGroup):
+    """Commands, of which earlier ones are refused with what there is in their place."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that words name."""
+        for word in [args[0], *(word for word in args if word.startswith("--"))]:
+            with clear_errors():
+                if word in REMOVED:
+                    raise ConfigError(f"there is no {word} any more: {REMOVED[word]}")
+        return super().resolve_command(ctx, args)
+
+
+app = Typer(cls=_Commands, add_completion=False, no_args_is_help=True)
 
 
 def _version(wanted: bool) -> None:
@@ -225,10 +246,6 @@ def place(
     noise_std: Annotated[
         float | None, _help("Noise of the new sensors (std).", "the model's")
     ] = None,
-    avoid: Annotated[
-        list[str] | None,
-        Option(help="Where no sensor may stand: x=0:2,y=1:3, or a CSV of a polygon's corners."),
-    ] = None,
     distance: Annotated[float, Option(help="Least distance between two sensors.")] = 0.0,
     budget: Annotated[float | None, _help("What the new sensors may cost.", "no limit")] = None,
     out: Annotated[Path | None, _out("File for the places: .csv.", "print")] = None,
@@ -239,7 +256,6 @@ def place(
     Example: uqsonet place mine.safetensors --n 4 --given sensors.csv -o places.csv --plot map.png
     """
     from uqsonet.emulator.emulator import load
-    from uqsonet.emulator.site import region_of
     from uqsonet.sensors.sensors import field_number
     from uqsonet.sensors.tables import read_candidates
     from uqsonet.show.export import csv_text, placement_lines
@@ -255,7 +271,6 @@ def place(
         places, cost = read_candidates(candidates, fields[number])
     placement = emulator.place(
         n, places, field=field, given=given, noise_std=noise_std, target=target,
-        avoid=[region_of(text, fields[number]) for text in avoid or ()],
         distance=distance, cost=cost, budget=budget,
     )  # fmt: skip
     if plot is not None:
@@ -269,28 +284,6 @@ def place(
 
 
 @command
-def export(
-    model: Model,
-    sensors: Annotated[Path, Option(help="CSV of the layout: x[,y[,z]][,field][,noise_std].")],
-    out: Annotated[Path, Option("-o", "--out", help="File for the map: .npz or .onnx.")],
-    field: Answered = None,
-    noise_std: Noise = None,
-) -> None:
-    """Write answers that are linear in the readings as matrices: mean = A y + b, and std.
-
-    Example: uqsonet export mine.safetensors --sensors layout.csv -o maps.onnx
-    """
-    from uqsonet.emulator.emulator import load
-    from uqsonet.emulator.linear import layout
-
-    require_writable(out)
-    emulator = load(model)
-    answer = emulator.answer(layout(emulator, sensors, noise_std))
-    (answer if field is None else answer[field]).linear_map().save(out)
-    _say_saved(out)
-
-
-@command
 def validate(
     model: Model,
     file: FileOfRuns,
@@ -301,10 +294,6 @@ def validate(
         float | None, _help("Noise that the sensors get (std).", "the model's")
     ] = None,
     seed: Annotated[int, _help("Seed of the layouts and of the noise.")] = 0,
-    pairs: Annotated[
-        str | None,
-        _help("The runs that the model was fitted to: regression on them is scored, too."),
-    ] = None,
     missing: Missing = "error",
     run: RunDimension = None,
 ) -> None:
@@ -319,8 +308,7 @@ def validate(
     emulator = load(model)
     ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
     runs = _runs(file, ins, outs, None, missing, run)
-    fitted = None if pairs is None else _runs(pairs, ins, outs, None, missing, run)
-    report = emulator.validate(runs, _counts(sensors), noise_std=noise_std, seed=seed, pairs=fitted)
+    report = emulator.validate(runs, _counts(sensors), noise_std=noise_std, seed=seed)
     if out is not None:
         report.save(out)
     if csv is not None:

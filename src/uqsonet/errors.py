@@ -5,10 +5,13 @@ Messages follow one form: which file or key, what was found, what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class UQSONetError(ValueError):
@@ -60,6 +63,21 @@ def nearest(name: object, known: Iterable[object], likeness: float = 0.6) -> str
     """Return the end of a message that names what was probably meant; empty if nothing is near."""
     near = get_close_matches(str(name), [str(one) for one in known], 1, likeness)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def removed(**arguments: str) -> Callable[[Function], Function]:
+    """Refuse arguments of earlier versions, with what there is in their place."""
+
+    def refusing(function: Any) -> Any:
+        @wraps(function)
+        def call(*values: Any, **named: Any) -> Any:
+            for name in named.keys() & arguments.keys():
+                raise ConfigError(f"{name} is no argument any more: {arguments[name]}")
+            return function(*values, **named)
+
+        return call
+
+    return refusing
 
 
 def library(name: str, extra: str = "runs") -> Any:

@@ -13,7 +13,7 @@ import torch
 import uqsonet
 from tests.own.conftest import Linear, quiet
 from uqsonet import Emulator, FieldPosterior, Runs, WeightedPoints
-from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.errors import ConfigError, ObservationError, ObservationWarning
 
 LAW = Linear()
 PLACES = LAW.points[[3, 40, 77, 120]]
@@ -121,12 +121,13 @@ STRANGE = pd.DataFrame(PLACES, columns=["a", "b"])
         (lambda m: m.condition(PLACES, TABLE), r"values: a table \(0, 1, 2, 3\)"),
         (lambda m: m.condition(PLACES, VALUES, TABLE > 0), r"mask: a table \(0, 1, 2, 3\)"),
         (lambda m: m.condition(PLACES, VALUES, noise_std=TABLE), r"noise_std: a table \(0, 1"),
-        (lambda m: m.place(1, avoid=STRANGE), "avoid: no column 'x'; .* need x, y, there are a, b"),
+        (lambda m: m.place(1, avoid={"x": (0, 1)}), "avoid is no argument any more: leave places"),
+        (lambda m: m.validate(None, pairs=None), "pairs is no argument any more"),
         (lambda m: m.condition(PLACES, VALUES).plot(truth=(STRANGE, VALUES)), "no column 'x'"),
     ],
 )
 def test_columns_that_have_no_name_here_are_refused(linear: Emulator, ask, message) -> None:
-    with pytest.raises(ObservationError, match=message):
+    with pytest.raises((ObservationError, ConfigError), match=message):
         ask(linear)
 
 

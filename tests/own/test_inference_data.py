@@ -1,4 +1,4 @@
-"""Answers for ArviZ: the draws are those of `sample`, on the fields' axes, beside the readings."""
+"""Answers for ArviZ: the draws are those of `sample`, on the fields' axes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,13 @@ def answer() -> uqsonet.FieldPosterior:
 def test_draws_before_and_after_the_measurement_are_those_of_the_answer(answer):
     data = answer.to_inference_data(draws=300, seed=4)
     assert isinstance(data, arviz.InferenceData)
-    assert data.groups() == ["posterior", "prior", "observed_data"]
+    assert data.groups() == ["posterior", "prior"]
     for name in ("k", "u"):
         after, before = data["posterior"][name], data["prior"][name]
         assert after.dims == ("chain", "draw", "x") and after.shape == (1, 300, 401)
         np.testing.assert_array_equal(after[0], answer[name].sample(300, seed=4))
         free = uqsonet.load("diffusion1d").condition()[name]
         np.testing.assert_array_equal(before[0], free.sample(300, seed=4))
-    read = data["observed_data"]["k"]
-    np.testing.assert_array_equal(read, VALUES)
-    np.testing.assert_array_equal(read["k_sensor_x"], PLACES)
     two = data["posterior"]["u"].sel(x=[0.0, 0.5], method="nearest")
     summary = arviz.summary(two, kind="stats", round_to="none")
     np.testing.assert_allclose(summary["mean"], answer.mean([[0.0], [0.5]]), atol=0.03)
@@ -47,7 +44,7 @@ def test_version_1_of_arviz_gets_a_tree_and_none_at_all_is_said(answer, monkeypa
     monkeypatch.setitem(sys.modules, "arviz", types.SimpleNamespace(__version__="1.3.0"))
     tree = answer.to_inference_data(draws=5)
     assert isinstance(tree, xarray.DataTree)
-    assert set(tree.children) == {"posterior", "prior", "observed_data"}
+    assert set(tree.children) == {"posterior", "prior"}
     assert tree["posterior/u"].shape == (1, 5, 401)
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(MissingLibraryError, match=r"uqsonet\[handover\]"):
@@ -72,7 +69,3 @@ def test_sets_have_a_dimension_and_fields_on_other_points_have_axes_of_their_own
     assert after["u"].dims == ("chain", "draw", "set", "x_u", "y_u")
     assert after["v"].dims == ("chain", "draw", "set", "x_v")
     assert data["prior"]["u"].dims == ("chain", "draw", "x_u", "y_u")
-    read = data["observed_data"]
-    assert read["k"].dims == ("set", "k_sensor") and read["f"].dims == ("set", "f_sensor")
-    np.testing.assert_array_equal(read["k"], [[0.1, 0.2], [0.5, np.nan]])
-    np.testing.assert_array_equal(read["f"], [[0.3], [np.nan]])

@@ -18,12 +18,11 @@ from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
-from uqsonet.sensors.sensors import Sensors, field_number
+from uqsonet.sensors.sensors import Sensors, field_number, no_sensors
 
-if TYPE_CHECKING:  # needed only for conformal bands and maps
+if TYPE_CHECKING:  # needed only for conformal bands and solves
     from uqsonet.emulator.calibration import ConformalFactors
     from uqsonet.emulator.corrected import Solves
-    from uqsonet.emulator.linear import LinearMap
 
 Kind = Literal["conformal", "plain"]
 
@@ -181,25 +180,6 @@ class FieldPosterior:
         """Return the covariance (M, M) or (B, M, M) between points (M, d)."""
         return self._back(self.law.covariance(self._points(points)), points)
 
-    def gradient(self, points: object = None) -> Any:
-        """Return how the mean at points (M, d) changes with each reading: (M, m) or (B, M, m).
-
-        It is exact where the mean is linear in the readings, and numerical elsewhere. Means that
-        are no smooth function of readings are refused (`ObservationError`, which says why).
-        """
-        from uqsonet.emulator.linear import gradient
-
-        return self._back(gradient(self._conditioned, self._which(), self._points(points)), points)
-
-    def linear_map(self, points: object = None) -> LinearMap:
-        """Return mean and std at points (M, d) as a map from any readings of these sensors.
-
-        An answer that is not linear in them is refused (`ObservationError`, which says why).
-        """
-        from uqsonet.emulator.linear import linear_map
-
-        return linear_map(self._conditioned, self._which(), self._points(points))
-
     def sample(self, size: int, points: object = None, seed: object = 0) -> Any:
         """Draw functions; the same seed gives the same ones.
 
@@ -289,14 +269,17 @@ class FieldPosterior:
         """Return draws of all fields, before and after the measurement, for ArviZ.
 
         Groups ``posterior`` and ``prior`` have a variable for each field, with dimensions ``chain,
-        draw[, set]`` and its own; ``observed_data`` has what sensors read. It is an
-        `arviz.InferenceData`, or from version 1 of ArviZ on an `xarray.DataTree`.
+        draw[, set]`` and its own. It is an `arviz.InferenceData`, or from version 1 of ArviZ on an
+        `xarray.DataTree`.
         """
-        from uqsonet.show.export import inference_data
+        from uqsonet.show.inference_data import inference_data
 
         both = hasattr(self._operator.answering, "condition_both")  # there is a law of inputs
         fields = self._operator.named_fields if both else self._operator.outputs
-        return inference_data(self, fields, draws, seed)
+        laws: dict[str, FieldPosterior] = {"posterior": self}
+        if both:  # others may have no answer without sensors
+            laws["prior"] = self.given(no_sensors(fields))
+        return inference_data(laws, fields, draws, seed)
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,

@@ -20,7 +20,7 @@ from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.field_law import Conditioned
 from uqsonet.emulator.named_operator import NamedOperator, Operator
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, removed
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
@@ -81,13 +81,13 @@ class Emulator(NamedOperator):
             Standard deviation of each sensor's noise in the transformed field: in the field's own
             units, or under ``log`` the relative error (0.05 is 5 %). By default what the model
             was fitted for.
-        likelihood : str, ReadingLaw, callable or mapping of field to these, optional
-            Law of the noise, where it is not Gaussian: ``"student"`` (outliers), ``"laplace"``,
-            ``"uniform"``, or an object of `uqsonet.sensors.likelihoods` (``Student(df=2)``,
-            ``MeanAbsolute(1e-4, 3e-4)``). Or a function ``f(predicted, readings)`` from arrays
-            (S, m), (m,) of one set, in the fields' own units and the sensors' order, to
-            log-likelihoods (S,). Every sensor needs a positive `noise_std`: the scale of a named
-            law, or the Gaussian noise that comes nearest to a function (samples start there).
+        likelihood : str, Student, callable or mapping of field to these, optional
+            Law of the noise, where it is not Gaussian: ``"student"`` (outliers), or
+            `uqsonet.emulator.likelihood.Student` (``Student(df=2)``). Or a function
+            ``f(predicted, readings)`` from arrays (S, m), (m,) of one set, in the fields' own
+            units and the sensors' order, to log-likelihoods (S,). Every sensor needs a positive
+            `noise_std`: the scale of Student's t, or the Gaussian noise that comes nearest to a
+            function (samples start there).
         **named
             Sensors by field, of inputs or of outputs: ``condition(k=(locations, values), u=...)``.
 
@@ -136,9 +136,10 @@ class Emulator(NamedOperator):
 
         return operator, ConformalFactors(operator)
 
+    @removed(pairs="the card has the scores of regression on the runs of `fit`")
     def validate(
         self, held_out: Runs, sensors: object = None, *, noise_std: float | None = None,
-        seed: int = 0, pairs: Runs | None = None,
+        seed: int = 0,
     ) -> Report:  # fmt: skip
         """Score the model on runs that it has not seen.
 
@@ -153,8 +154,6 @@ class Emulator(NamedOperator):
             Noise that is added to the sensors and stated to the model.
         seed : int
             Of layouts and noise.
-        pairs : Runs, optional
-            The runs that the model was fitted to: regression on them is scored, too.
 
         Returns
         -------
@@ -163,12 +162,13 @@ class Emulator(NamedOperator):
         """
         from uqsonet.fitting.validate import validate
 
-        return validate(self, held_out, sensors, noise_std, seed, pairs)
+        return validate(self, held_out, sensors, noise_std, seed)
 
+    @removed(avoid="leave places where no sensor may stand out of candidates")
     def place(
         self, n: int, candidates: object = None, *, field: str | None = None, given: object = None,
-        noise_std: object = None, target: object = None, avoid: object = None,
-        distance: float = 0.0, cost: object = None, budget: float | None = None,
+        noise_std: object = None, target: object = None, distance: float = 0.0,
+        cost: object = None, budget: float | None = None,
     ) -> Placement:  # fmt: skip
         """Choose places for the next sensors: each takes the most variance from the target.
 
@@ -195,10 +195,6 @@ class Emulator(NamedOperator):
             What is to be known: a field, an output or an input, by default the only output (its
             variance is averaged over its domain); or the functional that weights on the field's own
             points make of it.
-        avoid : mapping, array (k, 2), callable, or list of these, optional
-            Regions where no sensor may stand: ranges by the names of axes, ``{"x": (0, 2)}``;
-            corners of a polygon in the first two coordinates; or a function that says of places
-            (m, d) which are inside.
         distance : float
             Least distance between two sensors, those that are there included: Euclidean, in the
             units of the coordinates, around axes that repeat.
@@ -229,7 +225,7 @@ class Emulator(NamedOperator):
         from uqsonet.emulator.place import Search
 
         search = Search(self, candidates, field, given, noise_std, target)
-        return search.placement(n, search.site(avoid, distance, cost, budget))
+        return search.placement(n, search.site(distance, cost, budget))
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""

@@ -1,8 +1,12 @@
-"""Noise that is not Gaussian, between readings as users state them and as a model has them."""
+"""Noise that is not Gaussian, between readings as users state them and as a model has them.
+
+The scale of `Student` is each sensor's `noise_std`, in the transformed field. A function
+``f(predicted (S, m), readings (m,)) -> (S,)`` has all readings together, in the fields' own units.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +19,53 @@ from uqsonet.errors import ObservationError
 from uqsonet.operator.any_noise import condition_any_noise
 from uqsonet.operator.joint import JointPosterior, together
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.sensors.likelihoods import Likelihood, MeanAbsolute, ReadingLaw, likelihood_of
 from uqsonet.sensors.sensors import Sensors, field_number
+
+
+@dataclass(frozen=True)
+class Student:
+    """Student's t: a few readings may be far off. `noise_std` is the scale, not the std.
+
+    Attributes
+    ----------
+    df : float
+        Degrees of freedom, positive; the fewer, the more outliers.
+    """
+
+    df: float = 4.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.df, int | float) or not self.df > 0:
+            raise ObservationError(f"df must be positive, found {self.df!r}")
+
+    def log_density(self, off: Tensor) -> Tensor:
+        """Return logarithms (S, m) of the density of distances (S, m), up to a constant."""
+        return -(self.df + 1) / 2 * (off.square() / self.df).log1p()
+
+
+Likelihood = Student | Callable[[Any, Any], Any]
+"""A law of single readings, or a function of all of them."""
 
 Likelihoods = Likelihood | Mapping[int, Likelihood | None]
 """One law of all readings, or one for fields by number; the noise of others is Gaussian."""
+
+
+def _likelihood_of(stated: object) -> Likelihood | None:
+    """Return the likelihood that a user stated by name, as an object or a function."""
+    if stated is None or stated == "gaussian":
+        return None
+    if stated == "student":
+        return Student()
+    if isinstance(stated, str) and stated in ("laplace", "uniform"):
+        raise ObservationError(
+            f"there is no likelihood {stated!r} any more: a function is one line (docs/inverse.md)"
+        )
+    if isinstance(stated, type) or not (isinstance(stated, Student) or callable(stated)):
+        raise ObservationError(
+            "likelihood must be 'student', Student(df=4) or a function f(predicted, readings); "
+            f"found {stated!r:.60}"
+        )
+    return stated
 
 
 def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Likelihoods | None:
@@ -32,10 +78,10 @@ def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Li
     laws: Likelihoods | None
     if isinstance(stated, Mapping):
         numbers = {field_number(fields, k, "likelihood: field"): one for k, one in stated.items()}
-        laws = {number: likelihood_of(one) for number, one in numbers.items()}
+        laws = {number: _likelihood_of(one) for number, one in numbers.items()}
         laws = laws if any(laws.values()) else None
     else:
-        laws = likelihood_of(stated)
+        laws = _likelihood_of(stated)
     if laws is None:
         return None
     model = operator.operator
@@ -101,37 +147,11 @@ class NamedNoise:
             white = off[:, here] / self.levels[here]
             if law is None:
                 total -= white.square().sum(1) / 2
-            elif isinstance(law, ReadingLaw):
+            elif isinstance(law, Student):
                 total += law.log_density(white).sum(1)
             else:
                 total += self._asked(law, off[:, here], here)
         return total
-
-    @property
-    def smooth(self) -> bool:
-        """Whether torch can differentiate it."""
-        laws = [law for law, _ in self._groups()]
-        return not any(self._plain(law) or getattr(law, "walled", False) for law in laws)
-
-    def _plain(self, law: Likelihood | None) -> bool:
-        """Return whether a law is a user's function of numpy arrays."""
-        own = law is None or isinstance(law, ReadingLaw | MeanAbsolute)
-        return not own and self.sensors.kind == "numpy"
-
-    def nearest(self, off: Tensor, levels: Tensor) -> Tensor | None:
-        """Return levels (m,) of a nearer Gaussian for samples (S, m) of one of these levels."""
-        off, levels, known = off[:, self.place], levels[self.place], False
-        for law, here in self._groups():
-            if isinstance(law, ReadingLaw):
-                stated = self.levels[here]
-                levels[here] = stated * law.nearest(off[:, here].square().mean(0) / stated.square())
-            elif isinstance(law, MeanAbsolute):
-                levels[here] *= law.nearest(
-                    self._predicted(off[:, here], here) - self.sensors.values[0, here],
-                    off[:, here] / levels[here],
-                )
-            known |= isinstance(law, ReadingLaw | MeanAbsolute)
-        return levels[self.place.argsort()] if known else None
 
     def _predicted(self, off: Tensor, here: Tensor) -> Tensor:
         """Return what some sensors are predicted to read (S, m), in the units of their fields."""
@@ -145,7 +165,7 @@ class NamedNoise:
     def _asked(self, law: Any, off: Tensor, here: Tensor) -> Tensor:
         """Return what a function of predicted and real readings, in the fields' units, gives."""
         readings, predicted = self.sensors.values[0, here], self._predicted(off, here)
-        plain = self._plain(law)
+        plain = self.sensors.kind == "numpy"
         found = law(*((t.numpy() if plain else t) for t in (predicted, readings)))
         found = torch.as_tensor(np.asarray(found) if plain else found, dtype=torch.float64)
         if found.shape != (len(off),) or bool((found.isnan() | (found == torch.inf)).any()):

@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 
 from uqsonet.emulator.checks import check, points_of
 from uqsonet.emulator.named_operator import NamedOperator
-from uqsonet.emulator.site import Site, outside, periods_of
+from uqsonet.emulator.site import Site, periods_of
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
@@ -179,12 +179,8 @@ class Search:
         self._covariance -= torch.outer(seen, seen / total)
         return seen, total
 
-    def site(self, avoid: object, distance: object, cost: object, budget: object) -> Site:
+    def site(self, distance: object, cost: object, budget: object) -> Site:
         """Return which candidates may be taken; parameters are those of `Emulator.place`."""
-        allowed, fields = np.ones(len(self.places), dtype=bool), self._fields
-        if avoid is not None:
-            free = [outside(avoid, x.numpy(), fields[number]) for number, x in self._groups]
-            allowed = np.concatenate(free)
         costs = _of_each(self._emulator, self._groups, 1.0 if cost is None else cost, "cost", None)
         least = float(real_numbers(distance, "distance"))
         limit = np.inf if budget is None else float(real_numbers(budget, "budget"))
@@ -194,8 +190,10 @@ class Search:
                 "cost must be finite and positive, distance not negative, budget positive; found "
                 f"least cost {each.min():g}, distance {least:g}, budget {limit:g}"
             )
-        periods = periods_of([fields[number] for number, _ in self._groups], self.places.shape[1])
-        return Site(self.places, allowed, each, limit, least, periods)
+        periods = periods_of(
+            [self._fields[number] for number, _ in self._groups], self.places.shape[1]
+        )
+        return Site(self.places, each, limit, least, periods)
 
     def placement(self, n: int, site: Site) -> Placement:
         """Choose n places, each the one that lowers the criterion most for its cost.
@@ -324,7 +322,7 @@ def _known(emulator: NamedOperator, given: object) -> tuple[Sensors, bool]:
     alone = [isinstance(one, tuple) and len(one) == 1 for one in named.values()]
     if not any(alone):
         sets = read_sensors(fields, given, inputs=inputs)
-        check(emulator, sets, stacklevel=4)
+        check(emulator, sets, stacklevel=5)
         if not sets.single:
             raise ObservationError(f"given must be one set of sensors, found {len(sets)}")
         return sets, True

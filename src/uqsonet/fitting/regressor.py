@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.errors import library
 from uqsonet.fitting.fit import fit
 from uqsonet.runs.field_runs import FieldRuns
@@ -18,14 +17,9 @@ base, validation = (library(f"sklearn.{name}", "handover") for name in ("base", 
 class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEstimator):
     """Regression of a field on readings at fixed places, with its whole law (`uqsonet.fit`).
 
-    The model is the attribute `emulator_`; its fields are called ``X`` and ``y``.
-
-    Parameters
-    ----------
-    places, points : array, shapes (m, d) and (M, d), optional
-        Where columns of X are read, and where those of y are; by default evenly on [0, 1].
-    minutes, noise_std, law, random_state
-        As of `uqsonet.fit`, whose `seed` is the last.
+    The model is the attribute `emulator_`; its fields are called ``X`` and ``y``. Columns of X are
+    read at `places` (m, d), those of y stand at `points` (M, d); by default evenly on [0, 1]. The
+    other parameters are those of `uqsonet.fit`, whose `seed` is `random_state`.
     """
 
     def __init__(
@@ -49,7 +43,7 @@ class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEsti
         )  # fmt: skip
         return self
 
-    def _answer(self, X: Any) -> FieldPosterior:
+    def _answer(self, X: Any) -> Any:
         validation.check_is_fitted(self)
         X = validation.validate_data(self, X, dtype=np.float64, reset=False)
         return self.emulator_.condition(self._places, X)["y"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import BAND_SAMPLES
-from uqsonet.errors import DataError, DataWarning, NoUncertaintyError, ObservationError
+from uqsonet.errors import DataError, NoUncertaintyError, ObservationError
 from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
@@ -34,10 +33,7 @@ from uqsonet.gauss.metrics import (
 )
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.baselines import Cokriging
-from uqsonet.operator.regression import Regression
-from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, rows_of
-from uqsonet.runs.soundness import sound_split
+from uqsonet.runs.runs import Runs
 from uqsonet.sensors.sensors import Sensors
 from uqsonet.show.terminal import PROGRESS_LEVEL, never_silent
 
@@ -62,6 +58,7 @@ many runs each says less, as their points go up and down together."""
 
 
 RANK_BINS = 10  # number of bins of the rank histogram
+MIN_CHANCE = 0.01  # of ranks under a calibrated law, below which a report says so
 
 
 @dataclass(frozen=True)
@@ -87,9 +84,6 @@ class Score:
     functional_ranks : list of float
         The rank of the truth's mean over the domain, run by run, in [0, 1]: uniform for a
         calibrated law (simulation-based calibration; Talts et al., arXiv 1804.06788).
-    tests : dict of str to float
-        Chances of ranks, TARP and C2ST under a calibrated law (`uqsonet.fitting.sample_tests`), and
-        how often its classifier is right; of a report, ours alone.
     """
 
     method: str
@@ -105,7 +99,6 @@ class Score:
     whole: dict[float, float] | None
     ranks: list[float]
     functional_ranks: list[float]
-    tests: dict[str, float]
 
     def row(self) -> dict[str, Any]:
         """Return the score as a flat row of a table; errors in percent, coverage as shares."""
@@ -116,7 +109,14 @@ class Score:
         for kind in ("plain", "conformal", "whole"):
             bands = getattr(self, kind) or {}
             row |= {f"{kind}_{100 * level:.0f}": round(share, 4) for level, share in bands.items()}
-        return row | {name: float(f"{value:.2g}") for name, value in self.tests.items()}
+        return row
+
+    def chance(self) -> float:
+        """Return the chance that a calibrated law has as uneven functional ranks (chi-squared)."""
+        from scipy.stats import chisquare
+
+        bins = max(2, min(10, len(self.functional_ranks) // 5))
+        return float(chisquare(np.histogram(self.functional_ranks, bins, (0, 1))[0]).pvalue)
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,11 @@ class Report:
             for level, share in held.items():
                 if abs(share - level) > slack:
                     remarks.append(f"{where}: the {level:.0%} band holds {share:.0%} of the truths")
-            for test, text in (
-                ("ranks_p", "ranks of the domain's mean are not uniform"),
-                ("tarp_p", "distances from other truths are not uniform (TARP)"),
-                ("c2st_p", "a classifier tells truths from samples (C2ST)"),
-            ):
-                if (p := score.tests.get(test, 1.0)) < 0.01:
-                    wrong = "the law is shifted, too narrow or too wide"
-                    remarks.append(f"{where}: {text} (probability {p:.1g}): {wrong}")
+            if score.functional_ranks and (p := score.chance()) < MIN_CHANCE:
+                remarks.append(
+                    f"{where}: ranks of the domain's mean are not uniform (probability {p:.1g}): "
+                    "the law is shifted, too narrow or too wide"
+                )
         return remarks or ["Bands hold what they promise, within the error of so many runs."]
 
     def save(self, path: Path | str) -> None:
@@ -267,8 +264,6 @@ def score(
     noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
     require_noise(torch.tensor(noise, dtype=torch.float64))
     observed = _held_out(emulator, held_out, sensors, noise, seed)
-    order = numpy_generator(seed, "scores", "references").permutation(len(held_out))
-    others = torch.from_numpy(np.roll(order, 1)[order.argsort()])  # of each run another one
     methods: list[tuple[str, Model]] = [("uqsonet", emulator)]
     if emulator.unexplained is not None:
         bases: Any = emulator.bases
@@ -291,8 +286,7 @@ def score(
                 for rows, sets in parts:
                     used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets
                     posterior = model.answer(used, len(model.inputs) + number)
-                    other = truth[others[rows]] if conformal and method == "uqsonet" else None
-                    answers.append((posterior, truth[rows], other))
+                    answers.append((posterior, truth[rows]))
                 bands = conformal and model.calibration is not None
                 name = emulator.outputs[number].name
                 scores.append(_scored((method, name, count), answers, x, bands))
@@ -304,34 +298,8 @@ def score(
     return scores, example, truth[0], x
 
 
-def _on_pairs(emulator: Model, runs: Runs) -> Model:
-    """Return the same fields answered by regression on the runs that a model was fitted to.
-
-    Those that calibrate its bands are left out, as `fit` did.
-    """
-    data, recipe = emulator.card.get("data", {}), emulator.card.get("recipe", {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # `fit` has said it
-        runs, split = sound_split(runs, recipe.get("seed", 0))
-    same = all(
-        one.name in fields and fields[one.name].domain.size == one.domain.size
-        for mine, fields in ((emulator.inputs, runs.inputs), (emulator.outputs, runs.outputs))
-        for one in mine
-    )
-    if not same or data.get("runs") != len(runs) or "seed" not in recipe:
-        raise DataError(
-            f"{runs.name}: pairs must be the {data.get('runs', 0)} runs that the model was fitted "
-            f"to; found {len(runs)}, or other fields or points"
-        )
-    kept = np.sort(np.concatenate([split.training, split.validation]))
-    sides = (runs.inputs, emulator.inputs), (runs.outputs, emulator.outputs)
-    rows = (rows_of(*side).take(kept) for side in sides)
-    return emulator.with_operator(Regression(Functions(emulator.fields, "training", *rows), 0.0))
-
-
 def _scored(
-    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor, Tensor | None]],
-    x: Tensor,
+    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor]], x: Tensor,
     conformal: bool,
 ) -> Score:  # fmt: skip
     """Return the scores of answers with their truths (B, M) at points x (M, d), over all runs.
@@ -340,7 +308,7 @@ def _scored(
     """
     found: defaultdict[str, list[Any]] = defaultdict(list)
     equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
-    for posterior, truths, others in answers:
+    for posterior, truths in answers:
         bands, separate = [], posterior.law.separate
         for row, (mean, samples) in enumerate(_drawn(posterior, x)):
             truth = truths[row]
@@ -357,23 +325,11 @@ def _scored(
             found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
             found["ranks"].append(rank_shares(ordered, truth, RANK_BINS))
             found["functional"].append(float((samples.mean(1) < truth.mean()).double().mean()))
-            if others is not None:
-                from uqsonet.fitting.sample_tests import residuals, tarp
-
-                drawn, at, other = samples.numpy(), truth.numpy(), others[row].numpy()
-                found["tarp"].append(tarp(drawn, at, other))
-                found["residuals"].append(residuals(drawn, at, len(found["residuals"])))
         if conformal:
             plain = torch.stack(bands) if separate else posterior.quantile(ENDS, x, SCORE_SAMPLES)
             for kind in ("conformal", "whole"):
                 found[kind] += _inside(posterior, plain, truths, kind == "whole").tolist()
-    tests = {}
-    if found["tarp"]:
-        from uqsonet.fitting.sample_tests import chances
-
-        tests = chances(found)
-    tested = "tarp", "residuals"
-    means = {name: np.mean(rows, 0).tolist() for name, rows in found.items() if name not in tested}
+    means = {name: np.mean(rows, 0).tolist() for name, rows in found.items()}
     bands = {kind: dict(zip(COVERAGE_LEVELS, means[kind], strict=True))
              for kind in ("plain", "conformal", "whole") if kind in means}  # fmt: skip
     errors = np.array(found["error"])
@@ -382,7 +338,7 @@ def _scored(
         *what, size, float(np.nanmean(errors)), spread / math.sqrt(size),
         crps=means.get("crps", math.nan), energy=means.get("energy", math.nan),
         plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
-        ranks=means.get("ranks", []), functional_ranks=found["functional"], tests=tests,
+        ranks=means.get("ranks", []), functional_ranks=found["functional"],
     )  # fmt: skip
 
 
@@ -431,14 +387,12 @@ def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool
 
 
 def validate(
-    emulator: Model, held_out: Runs, sensors: object, noise_std: float | None, seed: int,
-    pairs: Runs | None,
+    emulator: Model, held_out: Runs, sensors: object, noise_std: float | None, seed: int
 ) -> Report:  # fmt: skip
     """Score a model on held-out runs (`Emulator.validate`)."""
     with never_silent("validate"):
-        regression = None if pairs is None else _on_pairs(emulator, pairs)
         scores, example, truth, x = score(
-            emulator, held_out, sensors, noise_std=noise_std, seed=seed, regression=regression
+            emulator, held_out, sensors, noise_std=noise_std, seed=seed
         )
     title = f"{emulator!r} on {len(held_out)} runs of {held_out.name}"
     return Report(emulator, scores, title, example, truth, x)

@@ -1,17 +1,15 @@
-"""Readings whose noise is not Gaussian: the nearest Gaussian answer, weighted and moved.
+"""Readings whose noise is not Gaussian: samples of the nearest Gaussian answer, moved on.
 
 Readings of the output are ``y = H (b(a) + e) + w + noise``, with a of the input, e what the
 operator leaves over, and w what the modes leave out; those of the input have no e. The likelihood
-is of the noise alone, so it is asked at predicted readings that hold e and w: samples of
-``(a, e, w)`` given Gaussian noise of stated levels are weighted by the likelihood over the Gaussian
-one, and brought to the posterior by tempered moves (`uqsonet.operator.particles`). Of a law of
-single readings the levels are those that expectation maximisation gives, so that outliers hardly
-count in the Gaussian answer either.
+is of the noise alone, so it is asked at predicted readings that hold e and w. All three are made of
+standard normals that stand for the answer to Gaussian noise of the stated levels. Samples of them
+are weighted by the branch over the linearised one, then by the likelihood over the Gaussian one,
+and brought to the posterior by tempered moves (`uqsonet.operator.particles.Following`).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -34,40 +32,19 @@ from uqsonet.operator.joint import (
     sampled_draws,
     sampled_moments,
 )
-from uqsonet.operator.particles import SAMPLE_ROWS, Following, Samples, Source, tempered
+from uqsonet.operator.particles import Following, Samples, tempered
 from uqsonet.sensors.sensors import Sensors
 
-REFITS = 6
-"""Number of times that levels of the nearest Gaussian noise are worked out, at most."""
-
-REFIT_SAMPLES = 512
-"""Number of samples behind each."""
-
-SETTLED = 0.05
-"""Levels that change by less than this share are kept."""
-
-IMPOSSIBLE = 1e4
-"""A likelihood of zero counts as this far, in logarithms, below the least that is positive."""
-
+NOTHING = -1e9  # logarithm of a likelihood of zero: samples are led away from it by steps
 UNLIKELY = (
     "the likelihood is zero for all of {} samples of the Gaussian answer: state a noise_std that "
     "comes nearer to it"
 )
-
-NOTHING = -1e9
-"""Logarithm of a likelihood of zero where samples are led to it by steps."""
-
-NEGLIGIBLE_SHARE = 1e-3
-"""Share of a reading's variance that what modes leave out may have and be left out."""
-
-LEAPS = 3
-"""Number of steps of each Hamiltonian move."""
-
-FAR_MOVED_SHARE = 0.1
-"""Effective share that a rise leaves where moves are Hamiltonian: few rises are needed."""
-
-MAX_NOISE_MOVES = 100
-"""Moves after one rise, at most."""
+FAR = 3.0  # levels that readings are off from which on samples start with noise of that size there
+REFITS, REFIT_SAMPLES = 5, 512  # times that this is looked at, at most, and samples behind each
+LAST_DISTANCE = 8.0  # how far samples move at last: within walls they spread slowly
+MAX_MOVES = 100  # moves after one rise, at most
+NEGLIGIBLE_SHARE = 1e-3  # of a reading's variance that what modes leave out may have and be ignored
 
 
 class ReadingNoise(Protocol):
@@ -77,41 +54,23 @@ class ReadingNoise(Protocol):
         """Return log-likelihoods (S,) of readings that are off (S, m) from what is predicted."""
         ...
 
-    @property
-    def smooth(self) -> bool:
-        """Whether torch can differentiate it."""
-        ...
 
-    def nearest(self, off: Tensor, levels: Tensor) -> Tensor | None:
-        """Return levels (m,) of a nearer Gaussian for samples (S, m) of one of these levels.
+class _Noisy:
+    """What (a, e, w) are made of, and how far it is from the posterior.
 
-        None if they are as stated.
-        """
-        ...
-
-
-class _Noisy(Source):
-    """Samples of (a, e, w) given Gaussian noise, weighted by the likelihood of the real one.
-
-    Their z is standard normal where the law of a is one of `coordinates`, else it holds a itself.
+    Of a law that is made of latent normals these come first. Of others one normal says which
+    `kind` of Gaussian a is of, or which of some samples it is; the coordinates of the kind follow.
     """
 
-    max_moves = MAX_NOISE_MOVES
-
     def __init__(
-        self,
-        model: Model,
-        seen: Sensors,
-        read: Sensors,
-        noise: ReadingNoise,
+        self, model: Model, seen: Sensors, read: Sensors, noise: ReadingNoise,
         generator: torch.Generator,
-    ) -> None:
+    ) -> None:  # fmt: skip
         given = model.input_law_given(seen)
         self._readings = readings = OutputReadings(model, read, model.residual_root(given, 1))
-        self._one = one = OneSet(model, seen, given, readings)
-        self._law, straight = one.linearised(generator)
-        self._source, self._noise = one.reweighted(self._law, straight), noise
-        self.made = self._law.latent > 0
+        self.one = one = OneSet(model, seen, given, readings)
+        self.law, straight = one.linearised(generator)
+        self._weight, self._noise = one.reweighted(self.law, straight).log_weight, noise
         rows, residual = one.at_sensors
         self._seen_rows, self._seen_values = rows[0], residual[0]
         left = model.bases.input_remainder.cpu() * torch.as_tensor(seen.norm(2))
@@ -123,22 +82,30 @@ class _Noisy(Source):
         narrowed = covariance - readings.gain[0] @ readings.rows[0] @ covariance
         self._root = covariance_root(narrowed) if bool(covariance.any()) else narrowed[:, :0]
         beyond = len(left) if float(share.max()) > NEGLIGIBLE_SHARE else 0
-        self._sizes = self._root.shape[1], beyond
-        self._floor: float | None = None
-        self._directions: dict[float, tuple[Tensor, Tensor]] = {}
-        self._smooth = self._law.has_coordinates and noise.smooth
-        if self._smooth:  # moves go far
-            self.effective_share = FAR_MOVED_SHARE
+        of_a = self.law.latent
+        if self.law.has_coordinates:
+            of_a = 1 + self.law.mean.shape[1]
+            self._pool = self.law.kinds(PARTICLES, generator)[0].sort().values
+        elif not of_a:
+            pool = self.law.sample(PARTICLES, generator)[0]
+            of_a, self._pool = 1, pool[pool[:, 0].argsort()]
+        self._sizes = of_a, self._root.shape[1], beyond
+        self.count = sum(self._sizes)
+
+    def picked(self, z: Tensor) -> Tensor:
+        """Return which of the pool the first coordinate (n, k) means."""
+        return (torch.special.ndtr(z[:, 0]) * PARTICLES).long().clamp_max(PARTICLES - 1)
 
     def placed(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return a (n, r), c = b(a) + e (n, p), and how far readings are off (n, m)."""
-        of_a, own, beyond = z.split([z.shape[1] - sum(self._sizes), *self._sizes], 1)
-        a = of_a
-        if self.made:
-            a = self._one.made(of_a)
-        elif self._law.has_coordinates:
-            a = self._law.coordinates(of_a[:, 1:], of_a[:, 0].long())
-        readings, c = self._readings, self._one.branch(a.float())
+        of_a, own, beyond = z.split(self._sizes, 1)
+        if self.law.latent:
+            a = self.one.made(of_a)
+        elif self.law.has_coordinates:
+            a = self.law.coordinates(of_a[:, 1:], self._pool[self.picked(z)])
+        else:
+            a = self._pool[self.picked(z)]
+        readings, c = self._readings, self.one.branch(a.float())
         off = readings.values[0] - c @ readings.rows[0].T
         if own.shape[1]:
             e = off @ readings.gain[0].T + own @ self._root.T
@@ -149,132 +116,23 @@ class _Noisy(Source):
             off = off * self._kept - beyond * self._spread
         return a.float(), c, off
 
-    def nearest(self, generator: torch.Generator) -> Tensor | None:
-        """Return levels (m,) of Gaussian noise that come nearer, None if there are none."""
-        return self._noise.nearest(self.placed(self._drawn(REFIT_SAMPLES, generator))[2], self._std)
+    def weighed(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a (n, r), and logarithms (n, 2) of what leads to the Gaussian answer, and on."""
+        a, _, off = self.placed(z)
+        real = self._noise.log_likelihood(off).clamp_min(NOTHING)
+        return a, torch.stack([self._weight(a), (off / self._std).square().sum(1) / 2 + real], 1)
 
-    def start(self, size: int, generator: torch.Generator) -> Samples:
-        """Return samples of the Gaussian answer."""
-        found, _ = self._weighted(self._drawn(size, generator))
-        finite = found.weight[found.weight.isfinite()]
-        if not len(finite):
-            raise ObservationError(UNLIKELY.format(size))
-        self._floor = float(finite.min()) - IMPOSSIBLE
-        return replace(found, weight=found.weight.nan_to_num(neginf=self._floor))
-
-    def particles(self, size: int, generator: torch.Generator) -> tuple[Sampled, Tensor, Samples]:
-        """Return the law of a, samples of c (n, p), and samples of both."""
-        source, size = (self._following(), MADE_PARTICLES) if self.made else (self, size)
-        found, _ = tempered(source, size, generator)
-        c, off = self.placed(found.z)[1:]
-        if self.made and bool((self._noise.log_likelihood(off) <= NOTHING).all()):
-            raise ObservationError(UNLIKELY.format(size))
-        return self._one.sampled(found), c, found
-
-    def _following(self) -> Following:
-        """Return moves of latent fields: to the Gaussian answer first, then to the real noise."""
-
-        def weighed(z: Tensor) -> tuple[Tensor, Tensor]:
-            a, _, off = self.placed(z)
-            found = (off / self._std).square().sum(1) / 2 + self._noise.log_likelihood(off)
-            return a, torch.stack([self._source.log_weight(a), found.clamp_min(NOTHING)], 1)
-
-        return Following(weighed, self._law.latent + sum(self._sizes))
-
-    def _drawn(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return z (n, k) of samples."""
-        if not self._law.has_coordinates:
-            of_a = self._law.sample(size, generator)[0].double()
-        else:
-            kinds = self._law.kinds(size, generator)[0].double()
-            of_a = _normals(size, self._law.mean.shape[1], generator)
-            of_a = torch.cat([kinds[:, None], of_a], 1)
-        return torch.cat([of_a, _normals(size, sum(self._sizes), generator)], 1)
-
-    def _weighted(self, z: Tensor, slope: bool = False) -> tuple[Samples, Tensor | None]:
-        """Return samples, and the slope of their weights in z where it is asked for."""
-        parts, slopes = [], []
-        for rows in z.split(SAMPLE_ROWS):
-            with torch.set_grad_enabled(slope):
-                rows = rows.detach().requires_grad_(slope)
-                a, _, off = self.placed(rows)
-                weight = (off / self._std).square().sum(1) / 2
-                weight = weight + self._source.log_weight(a) + self._noise.log_likelihood(off)
-                if slope:
-                    slopes.append(torch.autograd.grad(weight.sum(), rows)[0].nan_to_num())
-            parts.append((a.detach(), weight.detach()[:, None]))
-        a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
-        found = Samples(
-            a, weight if self._floor is None else weight.nan_to_num(neginf=self._floor), z
-        )
-        return found, torch.cat(slopes) if slope else None
-
-    def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
-        """Return samples by moves that leave the Gaussian answer as it is."""
-        first = 1
-        if not self._law.has_coordinates:
-            first = self._law.mean.shape[1]
-            a = self._law.moved(z[None, :, :first].float(), step, generator)[0].double()
-        else:
-            a = z[:, :1]
-        rest, fresh = z[:, first:], _normals(len(z), z.shape[1] - first, generator)
-        after = step * fresh + math.sqrt(1 - step**2) * rest
-        if self._law.has_coordinates and step < 1:
-            for kind in a.unique().tolist():
-                mine = (a[:, 0] == kind).nonzero()[:, 0]
-                along, size = self._seen_directions(kind)
-                far = (step**2 / (step**2 + (1 - step**2) * size**2)).sqrt()
-                seen, new = rest[mine] @ along.T, fresh[mine] @ along.T
-                moved = (1 - far**2).clamp_min(0).sqrt() * seen + (far - 1) * new
-                after[mine] = fresh[mine] + moved @ along
-        return self._weighted(torch.cat([a, after], 1))[0]
-
-    def _seen_directions(self, kind: float) -> tuple[Tensor, Tensor]:
-        """Return directions (k, d) of z that readings see, and by how many of their levels (k,).
-
-        Moves go far in the others (Cui, Law and Marzouk, J. Comput. Phys. 304, 2016).
-        """
-        if kind not in self._directions:
-            z = torch.zeros(len(self._std), 1 + self._law.mean.shape[1] + sum(self._sizes)).double()
-            z[:, 0] = kind
-            with torch.enable_grad():
-                off = self.placed(z.requires_grad_())[2]
-                (slope,) = torch.autograd.grad(off.diagonal().sum(), z)
-            _, seen, along = torch.linalg.svd(slope[:, 1:] / self._std[:, None], False)
-            self._directions[kind] = along, seen.clamp_max(1)
-        return self._directions[kind]
-
-    def proposal(
-        self, now: Samples, powers: Tensor, step: float, generator: torch.Generator
-    ) -> tuple[Samples, Tensor]:
-        """Return moved samples, by Hamiltonian dynamics where the likelihood has a slope."""
-        if not self._smooth:
-            return super().proposal(now, powers, step, generator)
-        power = float(powers[0])
-        angle = math.asin(step) / LEAPS
-        cos, sin = math.cos(angle), math.sin(angle)
-        kind, x = now.z.split([1, now.z.shape[1] - 1], 1)
-        v = _normals(len(x), x.shape[1], generator)
-        before = (x.square() + v.square()).sum(1)
-        found, slope = self._weighted(now.z, slope=True)
-        for _ in range(LEAPS):
-            assert slope is not None
-            v = v + power * math.tan(angle / 2) * slope[:, 1:]
-            x, v = cos * x + sin * v, cos * v - sin * x
-            found, slope = self._weighted(torch.cat([kind, x], 1), slope=True)
-            assert slope is not None
-            v = v + power * math.tan(angle / 2) * slope[:, 1:]
-        after = (x.square() + v.square()).sum(1)
-        return found, (found.weight - now.weight) @ powers - (after - before) / 2
-
-
-def _normals(n: int, k: int, generator: torch.Generator) -> Tensor:
-    return torch.randn(n, k, generator=generator, dtype=torch.float64)
+    def effective(self, found: Samples) -> float:
+        """Return how many independent samples these are worth."""
+        if self.law.latent or self.law.has_coordinates:
+            return found.effective_size
+        share = self.picked(found.z).bincount().double() / len(found.z)
+        return min(found.effective_size, 1 / float(share.square().sum()))
 
 
 @torch.no_grad()
 def condition_any_noise(
-    model: Model, seen: Sensors, read: Sensors, noise: ReadingNoise, size: int = PARTICLES
+    model: Model, seen: Sensors, read: Sensors, noise: ReadingNoise
 ) -> JointPosterior:
     """Return the law of both fields given one set of checked sensors of each.
 
@@ -285,23 +143,30 @@ def condition_any_noise(
         Of input and output, either of which may be none; their noise, positive, is that of the
         Gaussian answer to start from.
     noise : ReadingNoise
-    size : int
-        Samples behind the answer.
     """
     single, seen, read = seen.single, seen.alone(0), read.alone(0)
     seen = replace(seen, noise_std=seen.noise(model.noise_std))
     generator = torch.Generator().manual_seed(MOMENT_SEED)
     source = _Noisy(model, seen, read, noise, generator)
-    for _ in range(0 if source.made else REFITS):
-        levels = source.nearest(generator)
-        before = torch.cat([seen.noise_std, read.noise_std], 1)[0]
-        if levels is None or bool(((levels / before - 1).abs() < SETTLED).all()):
+    stated = torch.cat([seen.noise_std, read.noise_std], 1)
+    for _ in range(0 if source.law.latent else REFITS):
+        normals = torch.randn(REFIT_SAMPLES, source.count, generator=generator).double()
+        off = source.placed(normals)[2].square().mean(0, keepdim=True).sqrt()
+        if not bool((off > FAR * stated).any()):
             break
-        of_seen, of_read = levels[None].split([seen.values.shape[1], read.values.shape[1]], 1)
+        levels = torch.where(off > FAR * stated, off, stated)
+        of_seen, of_read = levels.split([seen.values.shape[1], read.values.shape[1]], 1)
         seen, read = replace(seen, noise_std=of_seen), replace(read, noise_std=of_read)
         source = _Noisy(model, seen, read, noise, generator)
-    law, c, found = source.particles(size, generator)
-    effective = torch.tensor([found.effective_size]).double()
+    size = MADE_PARTICLES if source.law.latent else PARTICLES
+    following = Following(source.weighed, source.count)
+    following.last, following.max_moves = LAST_DISTANCE, MAX_MOVES
+    found, _ = tempered(following, size, generator)
+    c, off = source.placed(found.z)[1:]
+    if bool((noise.log_likelihood(off) <= NOTHING).all()):
+        raise ObservationError(UNLIKELY.format(size))
+    law = source.one.sampled(found)
+    effective = torch.tensor([source.effective(found)]).double()
     if read.values.shape[1]:
         c = Sampled(c[None])
         output = LatentPosterior(
@@ -312,7 +177,6 @@ def condition_any_noise(
             partial(sampled_moments, c, model.config.output_modes),
         )
     else:
-        root = model.residual_root(law, 1)
-        output = model.output_posterior(law, root, single)
+        output = model.output_posterior(law, model.residual_root(law, 1), single)
     given = input_posterior(model, single, law)
     return JointPosterior(given, output, effective, torch.ones_like(effective))

@@ -373,7 +373,7 @@ class Following(Source):
         away = (mean.square() + variance - 1 - variance.log()) / 2
         order = away.argsort(descending=True)[:FOLLOWED]
         self._seen = seen = order[away[order] > CHANCE_DIVERGENCE / len(now.z)]
-        covariance = torch.cov(now.z[:, seen].T).reshape(len(seen), -1)
+        covariance = torch.cov(now.z[:, seen].T).reshape(len(seen), len(seen))
         covariance = (1 - SHRUNK) * covariance + SHRUNK * covariance.diagonal().diag()
         self._mean, self._root = mean[seen], torch.linalg.cholesky(covariance)
 

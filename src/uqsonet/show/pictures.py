@@ -345,7 +345,7 @@ def _cells(score: Any) -> dict[str, str]:
     for kind in ("plain", "conformal", "whole"):
         for level, share in (getattr(score, kind) or {}).items():
             found[f"{kind} {100 * level:.0f} %"] = f"{100 * share:.0f}"
-    return found | {name: f"{value:.2g}" for name, value in score.tests.items()}
+    return found
 
 
 def _literal(figure: Any) -> None:
