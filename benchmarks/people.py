@@ -238,7 +238,7 @@ def of_model(
     return one
 
 
-def fitted(data: Data, read: str, outputs: list[str], rows: list[Row], minutes: float) -> Any:
+def fitted(data: Data, read: str, outputs: list[str], rows: list[Row]) -> Any:
     """Return `uqsonet.fit` on the runs of a data set, for the numbers of sensors of some rows."""
     import uqsonet
 
@@ -247,7 +247,7 @@ def fitted(data: Data, read: str, outputs: list[str], rows: list[Row], minutes: 
 
     runs = uqsonet.Runs(side([read]), None if outputs == [read] else side(outputs))
     counts = [places for one, _, places in rows if one == read and isinstance(places, int)]
-    return uqsonet.fit(runs, minutes, sensors=sorted(set(counts)), bar=False)
+    return uqsonet.fit(runs, sensors=sorted(set(counts)), bar=False)
 
 
 def draw(table: Any, path: Path) -> None:
@@ -277,7 +277,6 @@ def main() -> None:
     """Make, fit, score and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(KINDS), help="Some of the data sets.")
-    parser.add_argument("--minutes", type=float, default=1.0, help="Of each fit.")
     parser.add_argument("--bare", action="store_true", help="Baselines alone.")
     parser.add_argument("--sizes", type=int, nargs="*", help="Numbers of runs to learn from.")
     parser.add_argument("--out", type=Path)
@@ -293,7 +292,7 @@ def main() -> None:
         for data, (read, outputs, rows) in itertools.product(asked, whole.models):
             model = None
             if not options.bare:
-                model = fitted(data, read, outputs, rows, options.minutes)
+                model = fitted(data, read, outputs, rows)
             for row in rows:
                 what = f"{name} {row[0]} -> {row[1]}"
                 scores = score_rows(data, *row, model, log=name == "permeability")

@@ -45,15 +45,15 @@ def fitted_models() -> Iterator[tuple[str, Emulator]]:
     k = waves(x[:, None], 400, rng)
     u = np.cumsum(np.sin(k), 1) / 41
     runs = uqsonet.Runs({"k": (k, x)}, {"u": (u, x)})
-    yield "gaussian", uqsonet.fit(runs, minutes=0.1, bar=False)
+    yield "gaussian", uqsonet.fit(runs, bar=False)
     two = np.where(rng.random((400, 1)) < 0.5, k + 3, 0.3 * k - 3)  # two kinds of inputs
     runs = uqsonet.Runs({"k": (two, x)}, {"u": (np.cumsum(two, 1) / 41, x)})
-    yield "mixture", uqsonet.fit(runs, minutes=0, law="mixture", bar=False)
+    yield "mixture", uqsonet.fit(runs, law="mixture", bar=False)
     points = rng.random((120, 2))
     a, b = waves(points, 300, rng), np.exp(waves(points, 300, rng))
     made = {"a": a, "b": b, "v": a * 0.5 + np.log(b), "w": a**2 + b}
     inputs, outputs = ({n: (made[n], points) for n in names} for names in ("ab", "vw"))
-    yield "cloud", uqsonet.fit(uqsonet.Runs(inputs, outputs), minutes=0.1, bar=False)
+    yield "cloud", uqsonet.fit(uqsonet.Runs(inputs, outputs), bar=False)
 
 
 def answers_of(posterior: FieldPosterior, where: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ k = np.random.default_rng(3).normal(size=(60, 3)) @ np.cos(np.outer(range(3), 3 
 for name, runs in (("runs.npz", k), ("more.npz", k[:10])):
     np.savez(name, k=runs, u=np.cumsum(runs, 1) / 11, x=x)
 Path("sensors.csv").write_text("x,value\\n0.2,0.9\\n0.7,1.3\\n")
-fit = "fit runs.npz --input k --output u -o model.safetensors --minutes 0 --sensors 3".split()
+fit = "fit runs.npz --input k --output u -o model.safetensors --sensors 3".split()
 predict = "predict model.safetensors sensors.csv".split()
 commands = [fit, ["info", "model.safetensors"], predict]
 commands += ["validate model.safetensors more.npz --sensors 3".split()]
@@ -118,4 +118,4 @@ def test_the_package_brings_all_that_it_needs_and_says_what_is_missing(tmp_path:
     )
     command = [str(python), "-m", "uqsonet", "--help"]
     usage = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    assert "uqsonet[study]" in usage and "estimate" not in usage
+    assert "uqsonet" in usage and "estimate" not in usage

@@ -1,8 +1,6 @@
 """The commands for one's own runs: describe, fit, predict, place, validate, info."""
 
 import io
-import os
-import signal
 from pathlib import Path
 
 import h5py
@@ -15,7 +13,6 @@ from typer.testing import CliRunner
 
 import uqsonet
 from uqsonet.cli import app
-from uqsonet.fitting import fit as fitting
 
 runner = CliRunner()
 SENSORS = "x,value\n0.1,0.3\n0.55,-0.2\n0.9,0.4\n"
@@ -53,9 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(folder: Path) -> Path:
     path = folder / "mine.safetensors"
     fields = ("--input", "k", "--output", "u")
-    result = invoke(
-        "fit", folder / "runs.npz", *fields, "-o", path, "--minutes", 0, "--sensors", "3,6"
-    )
+    result = invoke("fit", folder / "runs.npz", *fields, "-o", path, "--sensors", "3,6")
     assert "linear, 2 input modes: CRPS" in result.stderr and "scores on runs" in result.stdout
     return path
 
@@ -112,14 +107,14 @@ def test_a_netcdf_file_of_a_stranger_becomes_a_field_and_a_picture(folder, tmp_p
     with np.load(folder / "runs.npz") as runs:
         fields = {name: (("sample", "x"), runs[name]) for name in "ku"}
         xarray.Dataset(fields, {"x": runs["x"]}).to_netcdf("runs.nc", engine="h5netcdf")
-    fit = ("fit", "runs.nc", "--input", "k", "--output", "u", "--minutes", 0, "--sensors", 3)
+    fit = ("fit", "runs.nc", "--input", "k", "--output", "u", "--sensors", 3)
     invoke(*fit, "--law", "gaussian", "-o", "model.safetensors")
     (tmp_path / "sensors.csv").write_text(SENSORS)
     words = ("predict", "model.safetensors", "sensors.csv", "-o", "field.nc")
     assert invoke(*words, "--plot", "field.png").stdout == ""
     assert not list(tmp_path.glob("*.state"))
     runs = uqsonet.open_runs("runs.nc", "k", "u")
-    same = uqsonet.fit(runs, minutes=0, sensors=[3], law="gaussian")
+    same = uqsonet.fit(runs, sensors=[3], law="gaussian")
     posterior = uqsonet.load("model.safetensors").condition("sensors.csv")
     np.testing.assert_allclose(posterior.mean(), same.condition("sensors.csv").mean(), rtol=1e-6)
     with h5py.File("field.nc") as file:
@@ -150,7 +145,7 @@ def test_a_doubt_is_one_line(model, tmp_path):
 def test_several_output_fields_need_a_name(folder, tmp_path):
     fields = ("--input", "k", "--output", "u,v")
     path = tmp_path / "two.safetensors"
-    invoke("fit", folder / "two.npz", *fields, "-o", path, "--minutes", 0, "--sensors", "3")
+    invoke("fit", folder / "two.npz", *fields, "-o", path, "--sensors", "3")
     refused = invoke("predict", path, folder / "sensors.csv", code=1)
     assert "several output fields: say --field, one of u, v" in flat(refused.stderr)
     table = invoke("predict", path, folder / "sensors.csv", "--field", "v").stdout
@@ -198,7 +193,6 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*FIT, "--transform", "k:log"), "--transform: k=log expected, found 'k:log'"),
     ((*FIT, "--transform", "q=log"), "'q' is none of the fields k, u"),
     ((*FIT, "--missing", "ignore"), "there are error, drop and fill"),
-    ((*FIT, "--minutes", "-1"), "minutes must be finite and not negative"),
     (("predict", "mine.safetensors", "none.csv"), "none.csv: no such file"),
     ((*PREDICT, "-o", "u.xlsx"), "answers are written to .csv"),
     ((*PREDICT, "--plot", "u.bmp"), "u.bmp: pictures end in .png, .pdf, .svg"),
@@ -223,47 +217,11 @@ def test_what_a_user_can_mend_is_one_message(folder, model, monkeypatch, words, 
     assert result.stderr.count("error: ") == 1
 
 
-@pytest.fixture
-def trained(folder, monkeypatch):
-    """The words of a fit that trains a perceptron, though the operator is linear."""
-    monkeypatch.setattr(fitting, "MIN_LEFT", 0.0)
-    words = ("fit", folder / "all.npz", "--input", "k", "--output", "u", "--minutes", 0.004)
-    return *words, "--sensors", 3, "--law", "gaussian", "-o"
-
-
-def test_a_stopped_fit_goes_on_with_the_same_command(trained, tmp_path, monkeypatch):
-    invoke(*trained, tmp_path / "whole.safetensors")
-    columns = fitting.skill_columns
-
-    def stopping(*measured: object) -> dict[str, float]:
-        os.kill(os.getpid(), signal.SIGINT)
-        return columns(*measured)
-
-    out = tmp_path / "stopped.safetensors"
-    with monkeypatch.context() as patch:
-        patch.setattr(fitting, "skill_columns", stopping)
-        stopped = invoke(*trained, out, code=1)
-    assert "the same command continues" in flat(stopped.stderr)
-    assert not out.exists() and list(tmp_path.glob("stopped.safetensors.state/*"))
-    assert "continuing at iteration" in flat(invoke(*trained, out).stderr)
-    assert not list(tmp_path.glob("*.state"))
-    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
-
-
-def test_a_fit_leaves_a_folder_of_others_with_what_is_theirs(trained, model, tmp_path):
+def test_a_fit_leaves_what_stands_beside_its_file(folder, model, tmp_path):
     state = tmp_path / "mine.safetensors.state"
     state.mkdir()
-    foreign = {"notes.txt": b"mine", "a.state": b"mine", "b.safetensors": model.read_bytes()}
-    for name, content in foreign.items():
-        (state / name).write_bytes(content)
-    invoke(*trained, tmp_path / "mine.safetensors")
-    assert {path.name: path.read_bytes() for path in state.iterdir()} == foreign
-
-
-def test_a_fit_trains_nothing_where_a_file_has_the_name_of_its_folder(trained, tmp_path):
-    out, state = tmp_path / "mine.safetensors", tmp_path / "mine.safetensors.state"
-    state.write_text("mine")
-    refused = invoke(*trained, out, code=1)
-    assert f"{state}" in flat(refused.stderr).replace(" ", "") and "iteration" not in refused.stderr
-    invoke(*trained[:6], "--minutes", 0, *trained[8:], out)
-    assert state.read_text() == "mine"
+    (state / "b.safetensors").write_bytes(model.read_bytes())
+    words = ("fit", folder / "all.npz", "--input", "k", "--output", "u", "--sensors", 3)
+    invoke(*words, "--law", "gaussian", "-o", tmp_path / "mine.safetensors")
+    assert {one.name for one in tmp_path.iterdir()} >= {state.name, "mine.safetensors"}
+    assert [one.read_bytes() for one in state.iterdir()] == [model.read_bytes()]

@@ -50,12 +50,11 @@ FENCES = {
 PARSED = ("cd", "git", "pip", "python3", "source", "squeue", ".venv/bin/python")
 """What no example runs for real: a shell reads it. tests/test_bare.py installs the package."""
 FASTER = {
-    # Linear models, few runs and small sizes: minutes of training change numbers, not what runs.
-    r"minutes=\d+": "minutes=0, law='gaussian'",
+    # Few runs and small sizes change numbers, not what runs.
     r"sensors=\[[\d, ]+\]": "sensors=[3]",
     r"--sensors (\d+),\S+": r"--sensors \1",
     r"\[500:\]": "[500:512]",
-    r"^uqsonet fit.*": r"\g<0> --minutes 0 --law gaussian",
+    r"^uqsonet fit.*": r"\g<0> --law gaussian",
     r" \.\.\.$": "",  # more of the same
 }
 
@@ -81,7 +80,7 @@ def prepared(shape: tuple[int, ...]) -> dict[str, Any]:
     U = (K.mean(1, keepdims=True) + np.cumsum(K, 1) / points.size).reshape(80, *shape)
     grids = {"x": axes[0], **({"y": axes[1]} if len(axes) > 1 else {})}
     runs = uqsonet.Runs({"k": (K, points)}, {"u": (U, tuple(axes))})
-    model = uqsonet.fit(runs, minutes=0, sensors=[3], law="gaussian", bar=False)
+    model = uqsonet.fit(runs, sensors=[3], law="gaussian", bar=False)
     model.save("mine.safetensors")
     with h5py.File("runs.h5", "w") as file:
         file.update({"k": K.reshape(U.shape), "f": F.reshape(U.shape), "u": U} | grids)

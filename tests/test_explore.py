@@ -50,7 +50,7 @@ def fitted(kind: str) -> uqsonet.Emulator:
         f = uqsonet.FieldRuns.of(b @ waves + 1, x[:, None])
         u = a @ np.cumsum(waves, 1) / 10 + b @ waves[::-1] + 0.05 * rng.standard_normal((300, 31))
         runs = uqsonet.Runs({"k": k, "f": f}, {"u": (u, x[:, None])}, name="two inputs")
-    return uqsonet.fit(runs, minutes=0, sensors=[5], law="gaussian", noise_std=0.02, bar=False)
+    return uqsonet.fit(runs, sensors=[5], law="gaussian", noise_std=0.02, bar=False)
 
 
 @dataclass
@@ -336,7 +336,7 @@ def test_what_cannot_be_explored_is_said():
     rng, x = np.random.default_rng(0), np.linspace(0, 1, 12)
     k = np.sign(rng.standard_normal((60, 1))) * (1 + x) + 0.1 * rng.standard_normal((60, 12))
     runs = uqsonet.Runs({"k": (k, x[:, None])}, {"u": (np.cumsum(k, 1), x[:, None])})
-    other = uqsonet.fit(runs, minutes=0, sensors=[3], law="analogue", bar=False)
+    other = uqsonet.fit(runs, sensors=[3], law="analogue", bar=False)
     assert other.bases is not None and other.unexplained is not None
     cokriging = Cokriging.on(other.bases, other.unexplained)
     grid = Grid((0.0, 0.0), (1.0, 1.0), (8, 8))

@@ -51,7 +51,7 @@ print(json.dumps([len(files), sum(len(open(f).readlines()) for f in files)]))
 WORK = {
     "load, condition, std": 'uqsonet.load("diffusion1d").condition([[0.5]], [1.0]).std()',
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
-    "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), 0.01, bar=False)",
+    "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), bar=False)",
 }
 MAX_LOADED = {"load, condition, std": (33, 5_635), "fit": (66, 13_013)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""

@@ -163,7 +163,7 @@ def fitted(problem: Inverse, inputs: Tensor, outputs: Tensor, state: Path) -> uq
         runs = uqsonet.Runs({problem.asked: inputs.numpy()}, {problem.read: outputs.numpy()})
         start = time.process_time()
         law = LAWS[problem.name]
-        model = uqsonet.fit(runs, 0.0, sensors=[128], law=law, bar=False)
+        model = uqsonet.fit(runs, sensors=[128], law=law, bar=False)
         LOG.info("fit: %.0f s of processor time", time.process_time() - start)
         model.save(path)
     return uqsonet.load(path)

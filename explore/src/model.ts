@@ -6,7 +6,7 @@ import {
 } from "./arrays";
 import { Field, type StoredField, type Values } from "./field";
 import type { StoredReference } from "./reference";
-import { Network, repeated, type StoredNetwork } from "./network";
+import { network, repeated, type Network, type StoredNetwork } from "./network";
 
 export interface StoredModel {
   title: string;
@@ -52,7 +52,7 @@ export class Model {
     this.fields = stored.fields.map((field) => new Field(field));
     this.weight = unpack(stored.straight.weight);
     this.offset = unpack(stored.straight.offset).data;
-    this.network = stored.network && new Network(stored.network);
+    this.network = stored.network && network(stored.network);
     const { residual } = stored;
     this.covariance = residual && unpack(residual.covariance);
     this.slopes = residual?.slopes ? unpack(residual.slopes) : null;

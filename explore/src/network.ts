@@ -1,9 +1,24 @@
-// The branch: a linear map, and a perceptron on top of it.
-import { add, matrix, timesTransposed, unpack, type Packed, type Rows } from "./arrays";
+// What a branch adds to its linear map: a perceptron, or squared exponentials about centres.
+import { add, dot, matrix, timesTransposed, transposed, unpack, type Packed, type Rows } from "./arrays";
 
-export interface StoredNetwork {
+interface StoredPerceptron {
   activation: string;
   layers: { weight: Packed; bias: Packed }[];
+}
+
+interface StoredKernel {
+  kernel: { scale: Packed; centres: Packed; weights: Packed; rest: Packed };
+}
+
+export type StoredNetwork = StoredPerceptron | StoredKernel;
+
+export interface Network {
+  /** Map rows to rows; with directions (k, r), also their slopes, k times as many rows. */
+  evaluate(x: Rows, directions?: Rows): { value: Rows; slopes: Rows | null };
+}
+
+export function network(stored: StoredNetwork): Network {
+  return "kernel" in stored ? new Kernel(stored) : new Perceptron(stored);
 }
 
 interface Activation {
@@ -34,16 +49,15 @@ const ACTIVATIONS: Record<string, Activation> = {
   },
 };
 
-export class Network {
+class Perceptron implements Network {
   private readonly layers: { weight: Rows; bias: Float64Array }[];
   private readonly activation: Activation;
 
-  constructor(stored: StoredNetwork) {
+  constructor(stored: StoredPerceptron) {
     this.layers = stored.layers.map((l) => ({ weight: unpack(l.weight), bias: unpack(l.bias).data }));
     this.activation = ACTIVATIONS[stored.activation];
   }
 
-  /** Map rows to rows; with directions (k, r), also their slopes, k times as many rows. */
   evaluate(x: Rows, directions?: Rows): { value: Rows; slopes: Rows | null } {
     let value = x, slopes = directions ?? null;
     const k = directions?.rows ?? 0, last = this.layers.length - 1;
@@ -66,6 +80,53 @@ export class Network {
     });
     return { value, slopes };
   }
+}
+
+class Kernel implements Network {
+  private readonly scale: Float64Array;
+  private readonly centres: Rows;
+  private readonly squares: Float64Array;
+  private readonly weights: Rows; // (outputs, centres)
+
+  constructor(stored: StoredKernel) {
+    this.scale = unpack(stored.kernel.scale).data;
+    this.centres = unpack(stored.kernel.centres);
+    this.squares = squares(this.centres);
+    const weights = unpack(stored.kernel.weights);
+    add(weights.data, 0, unpack(stored.kernel.rest).data, 0, weights.data.length, 1);
+    this.weights = transposed(weights);
+  }
+
+  evaluate(x: Rows, directions?: Rows): { value: Rows; slopes: Rows | null } {
+    const scaled = this.scaled(x), length = squares(scaled);
+    const near = timesTransposed(scaled, this.centres), n = near.rows, m = near.columns;
+    for (let i = 0; i < n; i++)
+      for (let c = 0; c < m; c++)
+        near.data[i * m + c] = Math.exp(near.data[i * m + c] - (length[i] + this.squares[c]) / 2);
+    const value = timesTransposed(near, this.weights);
+    if (!directions) return { value, slopes: null };
+    // Along d the slope of exp(-|x - c|^2 / 2) is that times (c - x)'d.
+    const d = this.scaled(directions), k = d.rows;
+    const across = timesTransposed(d, this.centres), along = timesTransposed(d, scaled);
+    const slopes = matrix(k * n, m);
+    for (let j = 0; j < k; j++)
+      for (let i = 0; i < n; i++)
+        for (let c = 0; c < m; c++)
+          slopes.data[(j * n + i) * m + c] =
+            near.data[i * m + c] * (across.data[j * m + c] - along.data[j * n + i]);
+    return { value, slopes: timesTransposed(slopes, this.weights) };
+  }
+
+  private scaled(x: Rows): Rows {
+    const found = matrix(x.rows, x.columns, x.data.slice());
+    for (let i = 0; i < found.data.length; i++) found.data[i] *= this.scale[i % x.columns];
+    return found;
+  }
+}
+
+function squares(x: Rows): Float64Array {
+  const each = (_: unknown, i: number) => dot(x.data, i * x.columns, x.data, i * x.columns, x.columns);
+  return Float64Array.from({ length: x.rows }, each);
 }
 
 /** Each row n times: direction j of sample i becomes row j n + i. */

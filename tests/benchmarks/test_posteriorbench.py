@@ -80,7 +80,7 @@ def test_samples_of_darcy_are_within_the_cut_of_the_real_solver(
         monkeypatch.setattr(module, "CUT", 12e-4)
     media, solutions = Darcy().pairs(150)
     runs = uqsonet.Runs({"a": media.numpy()}, {"u": solutions.numpy()})
-    model = uqsonet.fit(runs, 0.0, sensors=[16], law="gaussian", bar=False)
+    model = uqsonet.fit(runs, sensors=[16], law="gaussian", bar=False)
     case = Darcy().case(0)
     (mean, _), halves, notes = darcy.reference(case, model, torch.Generator())
     read = Darcy().solve(torch.cat(halves)).flatten(1)[:, case.sensors]

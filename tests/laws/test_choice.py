@@ -157,7 +157,7 @@ def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch
     monkeypatch.setattr(fitting, "choose_linear", forbidden)
     for wrong in ("no", "Mixture", None, ["mixture"]):
         with pytest.raises(ConfigError, match="unknown"):
-            uqsonet.fit(runs_of(kappa), 0, bar=False, law=wrong)  # type: ignore[arg-type]
+            uqsonet.fit(runs_of(kappa), bar=False, law=wrong)  # type: ignore[arg-type]
 
 
 def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(monkeypatch):
@@ -220,7 +220,7 @@ def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one():
 
 
 def fitted(kappa: np.ndarray, law: str = "auto", **more: object) -> uqsonet.Emulator:
-    return uqsonet.fit(runs_of(kappa), 0, sensors=[3, 6], bar=False, law=law, **more)  # type: ignore[arg-type]
+    return uqsonet.fit(runs_of(kappa), sensors=[3, 6], bar=False, law=law, **more)  # type: ignore[arg-type]
 
 
 def limit(model: uqsonet.Emulator) -> str:

@@ -229,7 +229,7 @@ def test_what_the_law_cannot_have_is_improbable(models):
 
 def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
     kappa = rain_fields(np.random.default_rng(5), 150)
-    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="copula")
+    model = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="copula")
     posterior = model.condition(X[[3, 12]], [0.5, 0.0])["k"]
     samples = np.asarray(posterior.sample(400))
     assert samples.min() == 0 and np.abs(samples[:, 3] - 0.5).max() < 0.02
@@ -244,7 +244,7 @@ def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
 
 def test_sensors_of_outputs_leave_the_input_in_its_range_and_places_can_be_asked_for():
     kappa = rain_fields(np.random.default_rng(6), 150)
-    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="copula")
+    model = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="copula")
     posterior = model.condition(k=(X[[3]], [0.0]), u=(X[[20]], [0.2], 0.05))["k"]
     assert np.asarray(posterior.sample(50)).min() >= 0
     assert np.asarray(posterior.band(0.5)[0]).min() >= 0

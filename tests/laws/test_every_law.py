@@ -29,7 +29,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for law in NAMES:
         folder = tmp_path_factory.mktemp(law)
         kappa = INPUTS[law](np.random.default_rng(1), 100)
-        model = uqsonet.fit(runs_of(kappa), 0, sensors=[2], bar=False, law=law)
+        model = uqsonet.fit(runs_of(kappa), sensors=[2], bar=False, law=law)
         found[law] = folder / "model.safetensors"
         model.save(found[law])
         answers(model, law).tofile(folder / "answers")

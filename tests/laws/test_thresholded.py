@@ -191,7 +191,7 @@ def test_an_input_of_few_points():
 
 def test_a_value_that_is_no_class_is_improbable():
     kappa = two_values(np.random.default_rng(7), 200)
-    emulator = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="thresholded")
+    emulator = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="thresholded")
     x = SMALL.points()[[3, 12, 20]]
     with warnings.catch_warnings():
         warnings.simplefilter("error", uqsonet.ObservationWarning)

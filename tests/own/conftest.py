@@ -86,7 +86,7 @@ def linear(linear_runs: uqsonet.Runs, tmp_path_factory: pytest.TempPathFactory) 
     """A small model on a point cloud."""
 
     def make(folder: Path) -> None:
-        model = uqsonet.fit(linear_runs, minutes=0, sensors=[4], bar=False)
+        model = uqsonet.fit(linear_runs, sensors=[4], bar=False)
         model.save(folder / "model.safetensors")
 
     return uqsonet.load(make_once(tmp_path_factory, "linear", make) / "model.safetensors")

@@ -233,7 +233,7 @@ def test_far_from_the_points_of_a_cloud_there_is_a_warning() -> None:
     xi = rng.standard_normal((100, 3))
     given = np.cos(points @ rng.standard_normal((2, 3)))
     runs = uqsonet.Runs({"a": (xi @ given.T, points)}, {"p": (xi @ given.T, points)})
-    model = uqsonet.fit(runs, 0, sensors=[3], bar=False)
+    model = uqsonet.fit(runs, sensors=[3], bar=False)
     with pytest.warns(ObservationWarning, match=r"a sensor of a at \[0.5, 0.5\] is .* apart"):
         model.condition([[0.5, 0.5]], [0.1])
     with warnings.catch_warnings():
@@ -246,7 +246,7 @@ def test_pictures_of_any_dimension(answer: FieldPosterior, tmp_path: Path) -> No
     answer.plot(tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
     rows = np.random.default_rng(0).standard_normal((40, 6))
-    model = uqsonet.fit(uqsonet.Runs({"a": rows}, {"p": rows}), 0, sensors=[2], bar=False)
+    model = uqsonet.fit(uqsonet.Runs({"a": rows}, {"p": rows}), sensors=[2], bar=False)
     model.condition([0, 0.2], rows[0, :2]).plot(tmp_path / "b.pdf", level=0.5)
     assert (tmp_path / "b.pdf").read_bytes().startswith(b"%PDF")
 

@@ -61,7 +61,7 @@ def answered(request: pytest.FixtureRequest) -> tuple[FieldPosterior, np.ndarray
     a = draw(np.random.default_rng(1), 1400)
     runs = Runs({"a": a}, {"u": operator(a)})
     # The Gaussian law is wrong for some of these inputs on purpose.
-    model = uqsonet.fit(runs, 0, sensors=[3], bar=False, law="gaussian")
+    model = uqsonet.fit(runs, sensors=[3], bar=False, law="gaussian")
     assert model.calibration is not None and len(model.calibration) == 200
     fresh = draw(np.random.default_rng(2), FRESH)
     places = np.broadcast_to(LINE[PLACES, None], (FRESH, 3, 1))
@@ -162,7 +162,7 @@ def test_a_validation_draws_once_and_counts_the_bands_that_users_get(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a = waves_of(np.random.default_rng(4), 150)
-    model = uqsonet.fit(Runs({"a": a}, {"u": operator(a)}), 0, sensors=[3], bar=False)
+    model = uqsonet.fit(Runs({"a": a}, {"u": operator(a)}), sensors=[3], bar=False)
     fresh = waves_of(np.random.default_rng(5), 20)
     asked = []
     plain = FieldLaw.quantiles

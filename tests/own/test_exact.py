@@ -49,7 +49,7 @@ def drawn(
 
 
 def fit(inputs: dict[str, object], outputs: dict[str, object]) -> Emulator:
-    return uqsonet.fit(Runs(inputs, outputs), minutes=0, sensors=[3], bar=False)
+    return uqsonet.fit(Runs(inputs, outputs), sensors=[3], bar=False)
 
 
 def coordinates(rank: int) -> np.ndarray:
@@ -67,7 +67,7 @@ LEVELS = {
 def test_point_cloud(left: float) -> None:
     """What the input leaves open belongs to the band: ``left`` is noise at every point."""
     law = Linear(noise=left)
-    model = uqsonet.fit(law.runs(RUNS), minutes=0, sensors=[3], bar=False)
+    model = uqsonet.fit(law.runs(RUNS), sensors=[3], bar=False)
     for noise in LEVELS.values():
 
         def case(rng: np.random.Generator, noise: np.ndarray = noise) -> Case:

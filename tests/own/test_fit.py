@@ -1,11 +1,8 @@
-"""`fit` and `Runs`: reproducible, resumable, and right about the data that it is given."""
+"""`fit` and `Runs`: reproducible, and right about the operator and the data that it is given."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +13,9 @@ from hypothesis import strategies as st
 import uqsonet
 from tests.own.conftest import Linear, waves
 from uqsonet import Emulator, Runs
-from uqsonet.errors import ConfigError, DataError, TrainingError
+from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting import choose_law
-from uqsonet.fitting import fit as fitting
-from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.train import Skills, Trainer
 from uqsonet.runs.runs import distance_from_gaussian, proposed_transform, split_runs
 
 LINE = np.linspace(0, 1, 12)
@@ -34,15 +28,14 @@ def smooth(size: int, seed: int = 0) -> np.ndarray:
     return rng.standard_normal((size, 4)) @ waves(LINE[:, None], 4, 1).T
 
 
-def fit(a: object, u: object, minutes: float = 0.0, **named: object) -> Emulator:
-    runs = Runs({"a": a}, {"u": u})
-    return uqsonet.fit(runs, minutes, sensors=[3], bar=False, **named)
+def fit(a: object, u: object, **named: object) -> Emulator:
+    return uqsonet.fit(Runs({"a": a}, {"u": u}), sensors=[3], bar=False, **named)
 
 
-def squares(minutes: float = 0.0, data: int = 0, **named: object) -> Emulator:
+def squares(**named: object) -> Emulator:
     """Fit pairs that no linear operator explains."""
-    a = smooth(150, data)
-    return fit(a, a**2 + a, minutes, **named)
+    a = smooth(150)
+    return fit(a, a**2 + a, **named)
 
 
 def saved(model: Emulator, path: Path) -> bytes:
@@ -51,7 +44,7 @@ def saved(model: Emulator, path: Path) -> bytes:
 
 
 def test_a_saved_model_gives_the_same_answers(linear_runs: Runs, tmp_path: Path) -> None:
-    model = uqsonet.fit(linear_runs, 0, sensors=[4], bar=False)
+    model = uqsonet.fit(linear_runs, sensors=[4], bar=False)
     written = saved(model, tmp_path)
     loaded = uqsonet.load(tmp_path / "model.safetensors")
     assert saved(loaded, tmp_path) == written
@@ -65,75 +58,19 @@ def test_a_saved_model_gives_the_same_answers(linear_runs: Runs, tmp_path: Path)
     assert one.band(0.8, whole=True)[1].tolist() == two.band(0.8, whole=True)[1].tolist()
 
 
-MINUTES = 0.005
-"""Forty iterations of a perceptron or so."""
-
-
-def interrupt(patch: pytest.MonkeyPatch, stage: str) -> None:
-    """Send SIGTERM to this process when a stage measures skills for the second time."""
-    calls, train = iter(range(9)), fitting.train
-
-    def stopped(trainer: Trainer, skills: Skills, state: Path, *others: Any, **options: Any) -> Any:
-        def stopping(model: OperatorModel) -> Mapping[str, float]:
-            if state.stem == stage and next(calls, 9) == 1:
-                signal.raise_signal(signal.SIGTERM)
-            return skills(model)
-
-        return train(trainer, stopping, state, *others, **options)
-
-    patch.setattr(fitting, "train", stopped)
-
-
-def test_a_fit_that_was_killed_goes_on_to_the_same_bytes(monkeypatch, tmp_path: Path) -> None:
-    state, undisturbed = tmp_path / "state", squares(MINUTES)
-    assert undisturbed.card["recipe"]["branch"] == "linear and perceptron"
-    compared = {row["read"] for row in undisturbed.card["recipe"]["answers"]}
-    assert compared == {"inputs", "outputs"}
-    expected = saved(undisturbed, tmp_path)
-    for stage in ("choice-0", "final"):
-        interrupt(monkeypatch, stage)
-        with pytest.raises(TrainingError, match="stopped by signal 15 at iteration"):
-            squares(MINUTES, state=state)
-        assert (state / f"{stage}.state").is_file()
-    assert saved(squares(MINUTES, state=state), tmp_path) == expected
-    assert not list(state.glob("*.state"))
-    again = saved(squares(MINUTES, state=state), tmp_path)
-    assert again == expected, "a finished fit is read, not trained again"
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_fit_on_a_gpu_answers_as_one_on_a_cpu() -> None:
-    """Its batches are others, as its generator is, but not what they teach."""
-    places, values = LINE[[2, 5, 9]], smooth(1, 9)[0, [2, 5, 9]]
-    on_cpu, on_gpu = (squares(MINUTES, device=device) for device in ("cpu", "cuda"))
-    assert on_gpu.card["recipe"]["branch"] == "linear and perceptron"
-    one, two = (m.condition(places, values) for m in (on_cpu, on_gpu))
-    assert np.abs(one.mean() - two.mean()).max() < 0.1 * np.abs(one.mean()).max()
-
-
 def test_another_seed_gives_another_model(tmp_path: Path) -> None:
     assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
 
 
-def test_the_folder_of_another_fit_is_not_continued(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    squares(MINUTES, state=state)
-    found, fresh = (saved(squares(MINUTES, 5, state=s), tmp_path) for s in (state, None))
-    assert found == fresh
-
-
-@pytest.mark.parametrize("name", ["choice-0.safetensors", "choice-0.state", "final.safetensors"])
-def test_files_of_others_are_not_overwritten(name: str, tmp_path: Path) -> None:
-    state, model = tmp_path / "state", squares()
-    state.mkdir()
-    model.save(tmp_path / "model.safetensors")
-    before = (tmp_path / "model.safetensors").read_bytes()
-    (state / name).write_bytes(before)
-    with pytest.raises(DataError, match=f"{name}: in the way of a training"):
-        squares(MINUTES, state=state)
-    fitting.remove_trainings(state)
-    assert {path.name: path.read_bytes() for path in state.iterdir()} == {name: before}
+def test_a_kernel_is_taken_where_no_line_explains_the_outputs(tmp_path: Path) -> None:
+    model = squares()
+    assert model.card["recipe"]["branch"] == "linear and kernel"
+    compared = {row["read"] for row in model.card["recipe"]["answers"]}
+    assert compared == {"inputs", "outputs"}
+    assert saved(squares(), tmp_path) == saved(model, tmp_path), "the same call, the same bytes"
+    a = smooth(40, seed=9)
+    found = model.condition(np.tile(LINE[:, None], (40, 1, 1)), a).mean()
+    assert np.abs(found - a**2 - a).mean() < 0.1 * np.abs(a**2 + a).mean()
 
 
 def test_a_number_of_two_kinds_is_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,10 +78,10 @@ def test_a_number_of_two_kinds_is_an_input(monkeypatch: pytest.MonkeyPatch) -> N
     z = np.random.default_rng(0).standard_normal(100)
     k = z / 5 + np.sign(z)
     u = k[:, None] * (1 + LINE)
-    model = uqsonet.fit(Runs({"k": k}, {"u": u}), 0, sensors=[1], bar=False)
+    model = uqsonet.fit(Runs({"k": k}, {"u": u}), sensors=[1], bar=False)
     np.testing.assert_allclose(model.condition([0.5], k[:1]).mean(), u[0], atol=1e-4)
     with pytest.raises(ConfigError, match="'family' does not fit these inputs: they are single"):
-        uqsonet.fit(Runs({"k": k}, {"u": u}), 0, sensors=[1], bar=False, law="family")
+        uqsonet.fit(Runs({"k": k}, {"u": u}), sensors=[1], bar=False, law="family")
 
 
 @given(size=st.integers(20, 5000), seed=st.integers(0, 1000))
@@ -294,4 +231,4 @@ def test_numbers_of_any_type_and_some_of_the_runs() -> None:
     assert len(runs[:30]) == 30 and len(runs[np.arange(7)]) == 7 and len(runs[[1, 5]]) == 2
     np.testing.assert_array_equal(runs[[5]].inputs["a"].values[0], runs.inputs["a"].values[5])
     with pytest.raises(DataError, match="7 runs; at least 8"):
-        uqsonet.fit(runs[:7], 0)
+        uqsonet.fit(runs[:7])

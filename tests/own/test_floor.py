@@ -14,6 +14,7 @@ import uqsonet
 from tests.own.conftest import quiet
 from uqsonet.errors import DataError, ObservationError
 from uqsonet.fitting import choose_answer
+from uqsonet.fitting import fit as fitting
 from uqsonet.operator import baselines, local_regression, regression
 from uqsonet.operator.baselines import Floor
 from uqsonet.operator.closed_form import unexplained_root
@@ -40,10 +41,12 @@ def bent(a: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def model() -> uqsonet.Emulator:
-    """A model of two fields that is far behind a kernel at five sensors of its input."""
+    """A linear model of two fields, far behind a kernel at five sensors of its input."""
     a = smooth(200)
     runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
-    return uqsonet.fit(runs, 0, sensors=[1, 5], bar=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "MIN_LEFT", np.inf)
+        return uqsonet.fit(runs, sensors=[1, 5], bar=False)
 
 
 def read(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +78,7 @@ def test_a_better_plain_answer_is_taken_and_the_card_says_so(model: uqsonet.Emul
 def test_a_named_law_keeps_the_model_and_says_what_would_be_better() -> None:
     a = smooth(150)
     runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
-    found = uqsonet.fit(runs, 0, sensors=5, bar=False, law="gaussian")
+    found = uqsonet.fit(runs, sensors=5, bar=False, law="gaussian")
     assert found.floor is None
     assert "would be better" in str(found)
 
@@ -180,7 +183,7 @@ def test_least_squares_and_no_information_are_ends_of_the_kernel() -> None:
     rng = np.random.default_rng(1)
     a = rng.standard_normal((120, 4)) @ np.cos(np.outer(np.arange(1, 5), np.pi * LINE))
     runs = uqsonet.Runs({"a": a}, {"u": np.cumsum(a, 1) / 25})
-    linear = uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
+    linear = uqsonet.fit(runs, sensors=[4], bar=False, law="gaussian")
     inputs = rows_of(runs.inputs, linear.inputs).whole()
     outputs = rows_of(runs.outputs, linear.outputs).whole()
     pairs = KernelRegression(linear.bases, inputs, outputs)
@@ -216,8 +219,9 @@ def test_many_runs_are_regressed_on_where_they_are_near(
         (regression, "MAX_PAIRS", 80),
     ):
         monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(fitting, "MIN_LEFT", np.inf)
     a = smooth(400)
-    near = uqsonet.fit(uqsonet.Runs({"a": a}, {"u": front(a)}), 0, sensors=[5], bar=False)
+    near = uqsonet.fit(uqsonet.Runs({"a": a}, {"u": front(a)}), sensors=[5], bar=False)
     assert near.floor is not None and near.floor.choice["inputs"][5] == "local_regression"
     assert "regression on the pairs nearest to what is read" in str(near).replace("\n  ", " ")
     near.save(tmp_path / "one.safetensors")
@@ -238,8 +242,8 @@ def test_many_runs_are_regressed_on_where_they_are_near(
 def test_few_runs_have_an_answer(size: int) -> None:
     a = smooth(size)
     runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
-    few = uqsonet.fit(runs, 0.1, sensors=[5], bar=False)
-    assert few.card["recipe"]["law"] == "gaussian" and few.card["recipe"]["branch"] == "linear"
+    few = uqsonet.fit(runs, sensors=[5], bar=False)
+    assert few.card["recipe"]["law"] == "gaussian"
     fresh = smooth(100, 6)
     answer, truth = quiet(few, *read(fresh, 5)), bent(fresh)
     lower, upper = answer.band(0.8, kind="plain")
@@ -253,7 +257,7 @@ def test_few_runs_have_an_answer(size: int) -> None:
 
 def test_too_few_runs_are_refused() -> None:
     with pytest.raises(DataError, match="7 runs; at least 8"):
-        uqsonet.fit(uqsonet.Runs({"a": smooth(7)}), 0)
+        uqsonet.fit(uqsonet.Runs({"a": smooth(7)}))
 
 
 def test_few_runs_all_validate_once() -> None:
@@ -275,7 +279,7 @@ def test_a_field_from_sensors_of_itself() -> None:
     a = smooth(150)
     alone = uqsonet.fit(uqsonet.Runs({"a": a}), sensors=[5], bar=False)
     assert {row["branch"] for row in alone.card["recipe"]["tried"]} == {"linear"}  # it is exact
-    twice = uqsonet.fit(uqsonet.Runs({"a": a}, {"a": a}), 0, sensors=[5], bar=False)
+    twice = uqsonet.fit(uqsonet.Runs({"a": a}, {"a": a}), sensors=[5], bar=False)
     fresh = smooth(40, 7)
     one, two = (quiet(found, *read(fresh, 5)) for found in (alone, twice))
     np.testing.assert_array_equal(one.mean(), two["a"].mean())
@@ -297,5 +301,5 @@ def test_a_header_with_numbers_as_keys_is_read_again(tmp_path: Path) -> None:
 def test_rounding_does_not_choose_what_answers(scale: float) -> None:
     a = scale * np.exp(0.3 * smooth(80))
     field = uqsonet.FieldRuns.of(a, transform="log")
-    found = uqsonet.fit(uqsonet.Runs({"a": field}, {"u": a}), 0, sensors=[4], bar=False)
+    found = uqsonet.fit(uqsonet.Runs({"a": field}, {"u": a}), sensors=[4], bar=False)
     assert found.floor is None  # all answers are exact, but for the rounding of values

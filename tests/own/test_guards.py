@@ -175,7 +175,7 @@ def test_long_integers_keep_double_precision_on_every_road(tmp_path: Path) -> No
     std = []
     for shift in (0, 2**31):
         runs = uqsonet.Runs({"k": of(whole + shift, transform="identity")}, {"u": U})
-        model = uqsonet.fit(runs, 0, sensors=[2], law="gaussian", bar=False)
+        model = uqsonet.fit(runs, sensors=[2], law="gaussian", bar=False)
         std.append(model.condition([0.2, 0.7], [shift + 100, shift - 50]).std())
     np.testing.assert_allclose(*std, rtol=1e-3)
 
@@ -209,7 +209,7 @@ def test_nothing_that_a_terminal_obeys_or_cannot_print_leaves_a_file(tmp_path: P
 
 def test_names_are_no_formulas(tmp_path: Path) -> None:
     runs = uqsonet.Runs({"k": of(K, X, units="$x_{$")}, {"u$_{$": of(U, X)})
-    model = uqsonet.fit(runs, 0, sensors=[2], bar=False)
+    model = uqsonet.fit(runs, sensors=[2], bar=False)
     answer = model.condition(
         {"x": [0.5, 0.5, 0.5], "value": [0.1, 0.2, 0.3], "set": ["=1+1", "-2", "-a"]}
     )

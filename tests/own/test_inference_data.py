@@ -60,7 +60,7 @@ def test_sets_have_a_dimension_and_fields_on_other_points_have_axes_of_their_own
     u = coordinates @ rng.standard_normal((3, 35))
     grid = np.arange(5.0), np.arange(7.0)
     runs = uqsonet.Runs({"k": k, "f": coordinates[:, :1]}, {"u": (u, grid), "v": (u[:, :9])})
-    model = uqsonet.fit(runs, minutes=0, sensors=[3], law="gaussian", bar=False)
+    model = uqsonet.fit(runs, sensors=[3], law="gaussian", bar=False)
     one = {"depth": [2.0, 9.0, 0.0], "value": [0.1, 0.2, 0.3], "field": ["k", "k", "f"]}
     two = {"depth": [3.0], "value": [0.5], "field": ["k"]}
     data = model.condition([one, two]).to_inference_data(draws=4)

@@ -61,7 +61,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     path = tmp_path_factory.mktemp("earth") / "earth.nc"
     data = earth()
     data.to_netcdf(path, engine="h5netcdf", encoding={"sst": {"_FillValue": -9999.0}})
-    model = uqsonet.fit(uqsonet.open_runs(path, "sst", "pr", run="time"), 0, sensors=[4], bar=False)
+    model = uqsonet.fit(uqsonet.open_runs(path, "sst", "pr", run="time"), sensors=[4], bar=False)
     return data, model
 
 
@@ -151,7 +151,7 @@ def test_coordinates_of_a_curved_mesh_may_have_dimensions_in_another_order(
     own = {"lon": (("j", "i"), lon.T), "lat": (("j", "i"), lat.T)}
     data = data.assign_coords(own) if named else data.assign(own)
     data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
-    model = uqsonet.fit(uqsonet.open_runs(tmp_path / "a.nc", "k", "u"), 0, sensors=[4], bar=False)
+    model = uqsonet.fit(uqsonet.open_runs(tmp_path / "a.nc", "k", "u"), sensors=[4], bar=False)
     found = model.condition([[0.5, 0.5]], [0.1]).to_xarray()
     np.testing.assert_array_equal(found.lon.transpose("i", "j"), lon)
     np.testing.assert_array_equal(found.lat.transpose("i", "j"), lat)
@@ -315,7 +315,7 @@ def test_a_page_has_the_names_and_units_of_the_file() -> None:
     axes = {"x": ("x", x, {"units": "km"}), "t": ("t", t, {"units": "hours"})}
     u = xr.DataArray(k[:, :, None] * np.exp(-t), dims=("run", "x", "t"), coords=axes)
     runs = uqsonet.Runs({"k": (k, x[:, None])}, {"u": u})
-    model = uqsonet.fit(runs, 0, sensors=[3], law="gaussian", bar=False)
+    model = uqsonet.fit(runs, sensors=[3], law="gaussian", bar=False)
     assert [one["axes"] for one in description(model)["fields"]] == [["x"], ["x [km]", "t [hours]"]]
 
 
@@ -372,7 +372,7 @@ def test_from_a_file_to_answers_by_the_command_line_alone(
     rows = [f"{(lon[j] + 180) % 360 - 180},{lat[i]},{sst[0, i, j]}" for i, j in sea]
     (tmp_path / "s.csv").write_text("\n".join(["lon,lat,value", *rows]))
     model, answer, csv = (tmp_path / name for name in ("m.safetensors", "pr.nc", "places.csv"))
-    words = ["--minutes", "0", "--sensors", "2", "--input", "sst", "--output", "pr"]
+    words = ["--sensors", "2", "--input", "sst", "--output", "pr"]
     for line in (
         ["fit", tmp_path / "sea.nc", *words, "-o", model],
         ["predict", model, tmp_path / "s.csv", "-o", answer],

@@ -120,7 +120,7 @@ def test_a_fit_of_large_runs_is_that_of_small_ones(request: pytest.FixtureReques
             request.getfixturevalue("all_is_large")
         data = uqsonet.Runs({"k": np.exp(k)}, {"u": u})
         texts.append(str(data.describe()))
-        model = uqsonet.fit(data, 0, sensors=[6], bar=False)
+        model = uqsonet.fit(data, sensors=[6], bar=False)
         assert model.card["recipe"]["input_modes"] >= 8
         test = uqsonet.Runs({"k": np.exp(k_test)}, {"u": u_test})
         rows.append(model.validate(test, sensors=[6]).rows())
@@ -192,7 +192,7 @@ def test_one_axis_repeats_and_the_others_do_not() -> None:
                                      torch.tensor([[352.5, 22.5]]))  # fmt: skip
     assert float(found) == pytest.approx(np.cos(np.radians(7.5)) * 1.25, rel=1e-5)
     runs_ = uqsonet.Runs({"k": field}, {"u": field_runs.FieldRuns.of(2 * k, periodic=["lon"])})
-    model = uqsonet.fit(runs_, 0, sensors=[3], bar=False)
+    model = uqsonet.fit(runs_, sensors=[3], bar=False)
     read = wave[23, 4], wave[11, 6]
     answer = model.condition([[-15.0, 0.0], [165.0, 30.0]], read)  # -15 is 345
     here, there = answer.mean(np.array([[-170.0, 10.0]])), answer.mean(np.array([[190.0, 10.0]]))

@@ -27,7 +27,7 @@ def test_records_of_a_training_have_its_numbers():
     log = logging.getLogger("uqsonet")
     log.addHandler(rows)
     try:
-        uqsonet.fit(runs, minutes=0.02, sensors=[3], law="gaussian")
+        uqsonet.fit(runs, sensors=[3], law="gaussian")
     finally:
         log.removeHandler(rows)
     assert rows.rows

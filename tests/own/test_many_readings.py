@@ -24,7 +24,7 @@ def front_runs(size: int) -> tuple[np.ndarray, ...]:
 def test_many_sensors_of_outputs_are_answered_as_well_as_by_least_squares() -> None:
     x, xt, k, u = front_runs(260)
     runs = uqsonet.Runs({"k": (k[:200], x)}, {"u": (u[:200], xt)})
-    model = uqsonet.fit(runs, 0.0, sensors=[5], bar=False)
+    model = uqsonet.fit(runs, sensors=[5], bar=False)
     places = np.random.default_rng(1).choice(205, 60, replace=False)
     answer = model.condition(u=(np.broadcast_to(xt[places], (60, 60, 2)), u[200:, places]))["k"]
     train = np.column_stack([u[:200, places], np.ones(200)])

@@ -49,7 +49,7 @@ def test_modes_and_scores_do_not_follow_the_refinement_of_a_mesh() -> None:
     for refined in (False, True):
         points = nodes(900, refined)
         k = smooth(points)
-        model = uqsonet.fit(uqsonet.Runs({"k": (k, points)}, {"u": (k**2, points)}), 0,
+        model = uqsonet.fit(uqsonet.Runs({"k": (k, points)}, {"u": (k**2, points)}),
                             sensors=[4], bar=False)  # fmt: skip
         bases = model.operator.bases  # type: ignore[attr-defined]
         _, rows = bases.input_basis(torch.from_numpy(places))
@@ -83,7 +83,7 @@ def test_answers_by_pairs_have_their_fields_back_on_a_refined_mesh() -> None:
     points = nodes(200, True)
     k = smooth(points, 60)
     runs = uqsonet.Runs({"k": (k[:50], points)}, {"u": (2 * k[:50], points)})
-    model = uqsonet.fit(runs, 0, sensors=[8], law="gaussian", bar=False)
+    model = uqsonet.fit(runs, sensors=[8], law="gaussian", bar=False)
     inputs, outputs = (
         rows_of(one, fields).whole()
         for one, fields in ((runs.inputs, model.inputs), (runs.outputs, model.outputs))
@@ -127,7 +127,7 @@ def test_answers_as_vtu(tmp_path: Path) -> None:
     k = smooth(mesh).reshape(N, 6, 5)
     u = np.where(np.add.outer(x, y) > 2.6, np.nan, 2 * k)  # no value in one corner
     data = uqsonet.Runs({"k": (k, (x, y))}, {"u<1>": (u, (x, y))})
-    answer = uqsonet.fit(data, 0, sensors=[3], bar=False).condition(mesh[[0, 9]], [0.5, -0.1])
+    answer = uqsonet.fit(data, sensors=[3], bar=False).condition(mesh[[0, 9]], [0.5, -0.1])
     from uqsonet.show.export import answer_arrays, write_answer
 
     meshio = pytest.importorskip("meshio")
@@ -215,7 +215,7 @@ def test_from_meshes_to_a_mesh_of_answers_by_the_command_line_alone(
     words = ["--input", "k", "--output", "u", "--merge"]
     for line in (
         ["describe", files, *words, "--plot", tmp_path / "runs.png"],
-        ["fit", files, *words, "--minutes", "0", "--sensors", "2", "-o", model],
+        ["fit", files, *words, "--sensors", "2", "-o", model],
         ["predict", model, tmp_path / "s.csv", "-o", tmp_path / "u.vtu", "--samples", "1"],
         ["predict", model, tmp_path / "s.csv", "-o", tmp_path / "k.vtu", "--field", "k"],
     ):

@@ -29,7 +29,7 @@ def model() -> uqsonet.Emulator:
         patch.setattr(nearest, "TRIED", (8,))
         patch.setattr(nearest, "MIN_UNSCORED", 90)
         runs = uqsonet.Runs({"k": (k, SMALL)}, {"u": (u, SMALL)})
-        return uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
+        return uqsonet.fit(runs, sensors=[4], bar=False, law="gaussian")
 
 
 def test_samples_of_fronts_are_fronts(model, tmp_path):
@@ -61,5 +61,5 @@ def test_an_operator_without_a_rest_keeps_all_pairs():
     runs = uqsonet.Runs({"k": (k, SMALL)}, {"u": (np.cumsum(k, 1), SMALL)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "score", lambda *_, **__: [[]])
-        model = uqsonet.fit(runs, 0, sensors=[4], bar=False, law="gaussian")
+        model = uqsonet.fit(runs, sensors=[4], bar=False, law="gaussian")
     assert "left_over" not in model.card["recipe"] and not model.operator.config.nearest

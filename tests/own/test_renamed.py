@@ -60,7 +60,7 @@ def test_renaming_classes_changes_nothing(law, monkeypatch, tmp_path):
     for names in (np.array([0.0, 1.0, 2.0]), np.array([4.0, 1.0, 2.0])):
         k = names[classes]
         runs = uqsonet.Runs({"k": (k, SMALL)}, {"u": (u, SMALL)})
-        model = uqsonet.fit(runs, 0, sensors=[4], bar=False, law=law)
+        model = uqsonet.fit(runs, sensors=[4], bar=False, law=law)
         if answers:
             model.save(tmp_path / "model.safetensors")
             model = uqsonet.load(tmp_path / "model.safetensors")

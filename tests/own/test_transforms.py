@@ -41,7 +41,7 @@ def numbers(seed: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def fit(outputs: dict[str, object], k: np.ndarray) -> uqsonet.Emulator:
     runs = uqsonet.Runs({"k": (k, X)}, outputs)
-    return uqsonet.fit(runs, 0, sensors=[3], bar=False, law="gaussian")
+    return uqsonet.fit(runs, sensors=[3], bar=False, law="gaussian")
 
 
 def test_transforms_are_their_own_inverses_and_files_hold_them(tmp_path: Path):

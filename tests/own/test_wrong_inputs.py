@@ -185,7 +185,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
      r"do not fit 60 points: expected \(runs, 60\) \(is it transposed"),
     ("one function", lambda _: runs(K[0], U), "numbers of runs: k has 16, u has 60"),
     ("no runs", lambda _: of(K[:0]), r"no runs or no points, found shape \(0, 16\)"),
-    ("one run", lambda _: fit(runs(K[:1], U[:1]), 0), "runs: 1 runs; at least 8 are needed"),
+    ("one run", lambda _: fit(runs(K[:1], U[:1])), "runs: 1 runs; at least 8 are needed"),
     ("different numbers", lambda _: runs(K, U[:50]), "numbers of runs: k has 60, u has 50"),
     ("words as runs", lambda _: of([["a", "b"]]), "values must be real numbers, found <U1"),
     ("ragged runs", lambda _: of([[1, 2], [3]]), "values must be a numeric array"),
@@ -200,7 +200,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
      "must be positive under log, found -"),
     ("unknown transform", lambda _: of(K, transform="sqrt"), "are identity, log and asinh"),
     ("constant", lambda _: of(np.ones((30, 5))), "constant over all runs and points, always 1"),
-    ("always the same input", lambda _: fit(runs(np.tile(LINE, (60, 1))), 0), "k: the same in all"),
+    ("always the same input", lambda _: fit(runs(np.tile(LINE, (60, 1)))), "k: the same in all"),
     ("a grid given twice", lambda _: of(K, (np.tile(LINE[:8], 2),)),
      "axis 0 must rise or fall from point to point, found 0 after 0.466667 at point 8"),
     ("axis with NaN", lambda _: of(K, ([*LINE[:-1], NAN],)),
@@ -215,22 +215,18 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("points of each run", lambda _: uqsonet.FieldRuns.from_scattered([(LINE, K[0])]),
      "points must be the same in all runs: interpolate"),
     # Fit, validate, load.
-    ("too many sensors", lambda _: fit(runs(K), 0, sensors=17), "must be from 1 to 16, found 17"),
-    ("sensors as words", lambda _: fit(runs(K), 0, sensors="five"), "counts or places expected"),
-    ("sensors, none", lambda _: fit(runs(K), 0, sensors=[]),
+    ("too many sensors", lambda _: fit(runs(K), sensors=17), "must be from 1 to 16, found 17"),
+    ("sensors as words", lambda _: fit(runs(K), sensors="five"), "counts or places expected"),
+    ("sensors, none", lambda _: fit(runs(K), sensors=[]),
      r"shape \(m, 1\), expected; found \(0,"),
-    ("sensors outside", lambda _: fit(runs(K), 0, sensors=[[7.0]]),
+    ("sensors outside", lambda _: fit(runs(K), sensors=[[7.0]]),
      r"sensor 0 at \[7.0\] lies out"),
-    ("negative minutes", lambda _: fit(runs(K), -1), "minutes must be finite and not negative"),
     ("long name", lambda _: uqsonet.load("a" * 5000), "a: cannot be read: File name too long"),
     ("long name of runs", lambda _: uqsonet.open_runs(["a" * 5000], "k", "u"), "name too long"),
     ("no path of runs", lambda _: uqsonet.open_runs(5, "k", "u"), "a path is needed, found int"),
-    ("no device", lambda _: fit(runs(K), 0, device=None), "device = None, allowed are 'cpu'"),
-    ("no folder", lambda _: fit(runs(K), 0, state=5), "a path is needed, found int"),
-    ("true sensors", lambda _: fit(runs(K), 0, sensors=True), r"sensors: counts.*\(found True\)"),
-    ("seed of a fit", lambda _: fit(runs(K), 0, seed=-1), "seed must be a whole number.*found -1"),
-    ("device", lambda _: fit(runs(K), 0, device="gpu"), "'gpu', allowed are 'cpu'"),
-    ("arrays for runs", lambda _: fit((K, U), 0), "must be uqsonet.Runs, found tuple"),
+    ("true sensors", lambda _: fit(runs(K), sensors=True), r"sensors: counts.*\(found True\)"),
+    ("seed of a fit", lambda _: fit(runs(K), seed=-1), "seed must be a whole number.*found -1"),
+    ("arrays for runs", lambda _: fit((K, U)), "must be uqsonet.Runs, found tuple"),
     ("scored on other names", lambda w: w.model.validate(uqsonet.Runs({"kk": K}, {"u": U})),
      "no input field 'k'; there are kk"),
     ("scored on nothing", lambda w: w.model.validate(runs(K)[60:]),
@@ -247,9 +243,9 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     log = of(K, transform="log")
-    model = fit(runs(log), 0, sensors=[3], bar=False)
+    model = fit(runs(log), sensors=[3], bar=False)
     several = uqsonet.Runs({"k": log, "force": K[:, ::-1]}, {"u": U, "v": U**2})
-    two = fit(several, 0, sensors=[3], bar=False)
+    two = fit(several, sensors=[3], bar=False)
     bare = replace(model, calibration=None)
     return World(tmp_path_factory.mktemp("wrong"), model, two, bare)
 

@@ -55,7 +55,7 @@ def make_files(folder: Path) -> None:
     data = xarray.Dataset({"k": (("run", "x"), k), "u": (("run", "y"), u)})
     data.to_netcdf(folder / "runs.nc", engine="h5netcdf")
     make_runs(folder, k, u)
-    model = uqsonet.fit(uqsonet.Runs({"k": k}, {"u": u}), 0, sensors=[3], bar=False)
+    model = uqsonet.fit(uqsonet.Runs({"k": k}, {"u": u}), sensors=[3], bar=False)
     model.save(folder / "m.safetensors")
     (folder / "sensors.csv").write_text("x,value\n0.1,1.2\n0.5,0.9\n")
 

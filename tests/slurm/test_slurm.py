@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow.conftest import Project, fresh_copy
+from tests.workflow.conftest import ROOT, Project, fresh_copy
 
 pytestmark = pytest.mark.slurm
 

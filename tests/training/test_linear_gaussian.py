@@ -117,7 +117,7 @@ def test_the_papers_model_recovers_the_exact_posterior():
     layouts = {1: torch.tensor([[22]]), 2: torch.tensor([[6, 26]])}
     functions = draw_functions(200_000)
     model = fit(network, training, functions, layouts)
-    free = SensorFree(functions, NOISE)
+    free = SensorFree(functions)
     for m, layout in layouts.items():
         assert min(errors(free, layout)) > 10 * TOLERANCE  # who ignores the sensors fails
         assert max(errors(model, layout)) < TOLERANCE, (m, errors(model, layout))

@@ -60,7 +60,6 @@ def save_model(
         "fields": emulator.fields.as_dict(),
         "config": {
             "network": model.config.model_dump(mode="json"),
-            "training": {"iterations": max(1, card["recipe"]["iterations"])},
         },
         "noise_std": model.noise_std,
         "trials": [0],

@@ -23,10 +23,10 @@ class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEsti
     """
 
     def __init__(
-        self, places: Any = None, points: Any = None, *, minutes: float = 0.0,
+        self, places: Any = None, points: Any = None, *,
         noise_std: float = 0.0, law: str = "auto", random_state: int = 0,
     ) -> None:  # fmt: skip
-        self.places, self.points, self.minutes = places, points, minutes
+        self.places, self.points = places, points
         self.noise_std, self.law, self.random_state = noise_std, law, random_state
 
     def fit(self, X: Any, y: Any) -> UQSONetRegressor:
@@ -38,7 +38,7 @@ class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEsti
         places = read.domain.points().numpy() if self.places is None else self.places
         self._places, self._row = places, y.shape[1:]
         self.emulator_ = fit(
-            runs, self.minutes, sensors=[X.shape[1]], noise_std=self.noise_std,
+            runs, sensors=[X.shape[1]], noise_std=self.noise_std,
             seed=self.random_state, law=self.law, bar=False,
         )  # fmt: skip
         return self

@@ -129,14 +129,16 @@ def use_kernel(model: Any, functions: Functions, lengths: Sequence[float] = LENG
     x, c = pairs["a"].double() * scale, pairs["c"].double()
     length, slope, ridge = least_left_out(x, c, lengths)
     linear = math.isinf(length)
-    centres = x[spaced(len(x), 0 if linear else MAX_CENTRES)] / length
-    weight, weights = solved(x, x / length, centres, c, slope, ridge)
+    near = (scale / length).float().double()  # pages have places in single precision
+    scaled = (pairs["a"].double() * near).float().double()
+    centres = scaled[spaced(len(x), 0 if linear else MAX_CENTRES)]
+    weight, weights = solved(x, scaled, centres, c, slope, ridge)
     model.bases.linear_weight = (scale[:, None] * weight).T.float().contiguous()
     model.config = model.config.model_copy(update={"branch": [], "kernel": len(centres)})
     model.network = None
     if not linear:
         model.network = KernelBranch(len(size), c.shape[1], len(centres))
-        model.network.scale.copy_(scale / length)
+        model.network.scale.copy_(near)
         model.network.centres.copy_(centres)
         model.network.weights.copy_(weights)
 

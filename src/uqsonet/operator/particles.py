@@ -46,8 +46,11 @@ SAMPLE_ROWS = 512
 LAST_DISTANCE = 2.0
 """How far samples of `Following` move after the last rise."""
 
-MAX_MOVES = 400
-"""Moves after one rise, at most."""
+MAX_RISES = 16
+"""Rises of a power, at most: an answer comes in bounded time, and says how little it is worth."""
+
+MAX_MOVES, MAX_SOLVED_MOVES = 400, 20
+"""Moves after one rise, at most; the latter of `Split`, each of which solves for all samples."""
 
 ACCEPTANCE = 0.3
 """Share of accepted moves that the step size is adapted to."""
@@ -155,9 +158,10 @@ def tempered(source: Source, size: int, generator: torch.Generator) -> tuple[Sam
     now, step = source.start(size, generator), 1.0
     powers = torch.zeros(now.weight.shape[1], dtype=torch.float64)
     for stage in range(len(powers)):
+        rises = 0
         while (t := float(powers[stage])) < 1:
-            weight = now.weight[:, stage]
-            rise = _rise(weight, 1 - t, source.effective_share)
+            weight, rises = now.weight[:, stage], rises + 1
+            rise = 1 - t if rises == MAX_RISES else _rise(weight, 1 - t, source.effective_share)
             powers[stage] = t = 1.0 if t + rise > 1 - 1e-9 else t + rise
             index = resampled((rise * weight).view(ISLANDS, -1), generator)
             now = now.pick((index + torch.arange(0, size, size // ISLANDS)[:, None]).flatten())
@@ -249,6 +253,8 @@ class Split(Source):
         Maps coefficients (n, r), float32, to what readings see of the branch's answers, (n, m).
     """
 
+    max_moves = MAX_SOLVED_MOVES
+
     def __init__(
         self,
         given: GaussianLaw,
@@ -292,12 +298,13 @@ class Split(Source):
 
     def _slopes(self, rest: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         """Return white distances (n, m) of readings, and the slopes (n, m, k) of answers in s."""
-        with torch.enable_grad():
-            a = self._given.coordinates(rest + s @ self._basis).float().requires_grad_()
-            answers = self._answers(a)
-            parts = [torch.autograd.grad(c.sum(), a, retain_graph=True)[0] for c in answers.T]
+        n, m = len(rest), len(self._values)
+        with torch.enable_grad():  # all slopes at once: each sample stands there for each reading
+            a = self._given.coordinates(rest + s @ self._basis).float().repeat(m, 1)
+            answers = self._answers(a.requires_grad_()).view(m, n, m).diagonal(dim1=0, dim2=2)
+            slope = torch.autograd.grad(answers.sum(), a)[0].view(m, n, -1).transpose(0, 1)
         along = self._given.spread(self._basis)  # the root is symmetric: d a / d s
-        slope = torch.stack(parts, 1).double() @ along.T
+        slope = slope.double() @ along.T
         white = torch.linalg.solve_triangular(self._root, slope, upper=False)
         return self._white(answers.detach()), white
 

@@ -127,7 +127,12 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
     model = emulator.operator
     straight, offset = model.straight()
     network: dict[str, Any] | None = None
-    if model.network is not None:
+    if model.config.kernel:
+        scale, centres, weights = model.network.buffers()
+        rest = weights - weights.float().double()  # of sums that cancel: single is not enough
+        arrays = {"scale": scale, "centres": centres, "weights": weights, "rest": rest}
+        network = {"kernel": {name: in_single(array) for name, array in arrays.items()}}
+    elif model.network is not None:
         values = [packed(value) for value in model.network.parameters()]
         pairs = zip(values[::2], values[1::2], strict=True)
         layers = [{"weight": weight, "bias": bias} for weight, bias in pairs]
@@ -236,6 +241,11 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
     }
 
 
+def in_single(array: Tensor) -> dict[str, Any]:
+    """Return an array for JSON in single precision."""
+    return {"shape": list(array.shape), "float32": as_base64(array.cpu().numpy().astype("<f4"))}
+
+
 def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
     """Return an array (n,) or (n, k) for JSON: as it is, factored (Tucker's form), or in 16 bits.
 
@@ -244,7 +254,7 @@ def packed(array: Tensor, axes: tuple[int, ...] = ()) -> dict[str, Any]:
     values = array.detach().cpu().double().numpy()
     shape = list(values.shape)
     if values.size <= SMALL:
-        return {"shape": shape, "float32": as_base64(values.astype("<f4"))}
+        return in_single(array.detach())
     if len(axes) == 2:
         core, factors = values.reshape(*axes, -1), []
         error = (TUCKER_ERROR * np.linalg.norm(values, axis=0).max()) ** 2

@@ -15,7 +15,6 @@ from pathlib import Path
 import pandas as pd
 
 from uqsonet.files import write_text
-from uqsonet_study.beyond.scores import laws_table
 from uqsonet_study.cases import Study
 from uqsonet_study.report.printing import Table, document, fitted, page
 from uqsonet_study.report.summary import write_csv
@@ -23,6 +22,7 @@ from uqsonet_study.report.tables.ablation import ablation_table
 from uqsonet_study.report.tables.bands import bands_table
 from uqsonet_study.report.tables.costs import costs_table
 from uqsonet_study.report.tables.errors import errors_table
+from uqsonet_study.report.tables.laws import laws_table
 from uqsonet_study.report.tables.networks import networks_table
 from uqsonet_study.report.tables.scores import scores_table
 
