@@ -158,8 +158,6 @@ Law = Literal[
     "mixture",
     "family",
     "thresholded",
-    "facies",
-    "bounded",
     "copula",
     "analogue",
     "exact",

@@ -15,7 +15,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
 from uqsonet.gauss.gaussian import covariance_root
-from uqsonet.laws import bounded, facies, mixture
+from uqsonet.laws import mixture
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -38,8 +38,6 @@ def quick_fits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixture, "CLUSTERS", (1, 2))
         patch.setattr(mixture, "SHRINKAGE", (0.0, 0.05))
-        patch.setattr(bounded, "EM_DRAWS", 2048)
-        patch.setattr(facies, "COUNTS", (2,))
         patch.setattr(choice, "SCORE_DRAWS", 128)
         yield
 
@@ -89,12 +87,6 @@ def bounded_fields(rng: np.random.Generator, size: int, bound: float = 1.2) -> n
     return np.concatenate(kept)[:size]
 
 
-def facies_fields(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Draw fields (size, 24) of two classes, each with a Gaussian field in it."""
-    inner = [gaussian_fields(rng, size, kernel(0.4, 0.2), mean) for mean in (-0.8, 0.8)]
-    return np.where(gaussian_fields(rng, size, kernel(0.3)) > 0, *inner[::-1])
-
-
 def student_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     """Draw fields (size, 24) of a Student-t process of three degrees, its scale cut at 3."""
     scale = np.sqrt(3 / rng.chisquare(3, (4 * size, 1)))
@@ -118,8 +110,6 @@ LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "mixture": two_fields,
     "family": length_fields,
     "thresholded": two_values,
-    "facies": facies_fields,
-    "bounded": bounded_fields,
     "copula": rain_fields,
 }
 """Inputs that a law describes, by its name."""

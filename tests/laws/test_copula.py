@@ -21,8 +21,8 @@ from tests.laws.conftest import (
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws import censored
-from uqsonet.laws.copula import CopulaLaw, fit_margins
+from uqsonet.laws.censored import ClippedNormals
+from uqsonet.laws.copula import CopulaLaw, fit_margins, latent_of_scores
 from uqsonet.laws.latent import Spectrum
 from uqsonet.operator.model import KarhunenLoeveModel
 
@@ -117,29 +117,17 @@ def test_margins_are_pooled_where_points_agree_and_else_are_their_own():
 
 
 def test_the_hidden_part_of_censored_fields_does_not_bend_their_correlations():
-    truth = kernel(0.3)
-    latent = torch.from_numpy(gaussian_fields(np.random.default_rng(3), 3000, truth))
+    truth, x = kernel(0.3), X.numpy()
+    latent = gaussian_fields(np.random.default_rng(3), 3000, truth)
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(SMALL.size, 2)
-    seen = latent.clamp_min(0.0)
-    field, left = censored.censored_field(SMALL, seen, cuts)
-    found = (field.factor @ field.factor.T).double().numpy()
+    seen = torch.from_numpy(latent).float().clamp_min(0.0)
     plain = np.corrcoef(seen.T)
-    assert float(left) == 0
-    assert np.abs(found - truth).max() < 0.08 < np.abs(plain - truth).max()
-    values = np.linalg.eigvalsh(truth)[-7:]
-    assert np.abs(np.linalg.eigvalsh(found)[-7:] / values - 1).max() < 0.3
-
-
-def test_fields_on_many_points_are_completed_on_fewer():
-    grid = Grid((0.0,), (1.0,), (641,))
-    rows = torch.from_numpy(gaussian_fields(np.random.default_rng(4), 300, kernel(0.3)))
-    fields = SMALL.interpolate(rows.T.contiguous(), grid.points()).T.clamp_min(0.0)
-    cuts = torch.tensor([[0.0, 9.0]]).double().expand(grid.size, 2)
-    field, left = censored.censored_field(grid, fields, cuts)
-    assert len(field.factor) == 641 and field.rank <= censored.MAX_COMPLETED_POINTS and left < 0.02
-    cloud = PointCloud.of(grid.points().numpy())
-    coarse, index = censored._coarse(cloud, fields)
-    assert coarse.size == censored.MAX_COMPLETED_POINTS == len(index)
+    for domain in (SMALL, PointCloud.of(x)):
+        field = latent_of_scores(domain, seen, cuts)
+        assert field is not None
+        rows = field.rows(domain, X)
+        found = (rows @ rows.T).numpy()
+        assert np.abs(found - truth).max() < 0.08 < np.abs(plain - truth).max()
 
 
 @pytest.mark.parametrize("cuts", [(-9.0, 9.0), (0.0, 9.0), (-0.7, 1.1), (-9.0, -0.3)])
@@ -148,7 +136,7 @@ def test_correlations_of_clipped_normals_tell_those_of_the_normals(cuts):
     first, other = rng.standard_normal((2, 1_000_000))
     second = r * first + (1 - r**2) ** 0.5 * other
     seen = np.corrcoef(np.clip(first, *cuts), np.clip(second, *cuts))[0, 1]
-    clipped = censored.ClippedNormals(torch.tensor([cuts, (0.2, 9.0)], dtype=torch.float64))
+    clipped = ClippedNormals(torch.tensor([cuts, (0.2, 9.0)], dtype=torch.float64))
     level = clipped.level[0]
     of = torch.tensor([seen, 1.0, 0.0], dtype=torch.float64)
     assert clipped.correlation(of, level, level).tolist() == pytest.approx([r, 1, 0], abs=3e-3)
@@ -189,8 +177,8 @@ def test_only_stationary_fields_have_a_spectrum(warped):
     root, normals = np.linalg.cholesky(covariance), np.random.default_rng(7)
     scores = torch.from_numpy(normals.standard_normal((600, 64)) @ root.T).float().clamp_min(0)
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(64, 2)
-    found = censored.stationary_spectrum(Grid((0.0,), (1.0,), (64,)), scores, cuts)
-    assert (found is None) == warped
+    found = latent_of_scores(Grid((0.0,), (1.0,), (64,)), scores, cuts)
+    assert isinstance(found, Spectrum) != warped
 
 
 @pytest.mark.parametrize("smooth", [False, True])
@@ -204,8 +192,8 @@ def test_a_spectrum_knows_how_far_fields_are_known_between_sensors(smooth):
     fields = np.exp(gaussian_fields(np.random.default_rng(8), 2000, truth.numpy()))
     margins = fit_margins(torch.from_numpy(fields).float())
     scores = margins.latent(torch.from_numpy(fields).T)[0].T.float()
-    found = censored.stationary_spectrum(grid, scores, margins.cuts)
-    assert found is not None
+    found = latent_of_scores(grid, scores, margins.cuts)
+    assert isinstance(found, Spectrum)
     places = torch.arange(6, 96, 12)
 
     def spread(covariance: Tensor) -> float:

@@ -19,7 +19,7 @@ from uqsonet.operator.file import read_model, read_weights, write_weights
 INPUTS = {**LAWS, "analogue": LAWS["gaussian"]}
 pytestmark = pytest.mark.usefixtures("quick_fits")
 SENSORS = SMALL.points()[[3, 12]]
-READINGS = {"thresholded": [0.8, -0.8], "facies": [0.7, -0.9], "copula": [0.3, 0.0]}
+READINGS = {"thresholded": [0.8, -0.8], "copula": [0.3, 0.0]}
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +135,6 @@ IMPOSSIBLE = {
     "mixture": ("scales", 0.0),
     "family": ("scales", -1.0),
     "thresholded": ("values", 1.0),
-    "facies": ("inner_std", 0.0),
-    "bounded": ("upper", -1e6),
     "copula": ("values", 1.0),
     "analogue": ("share", 0.0),
 }

@@ -16,7 +16,6 @@ from tests.laws.conftest import (
     kernel,
     length_fields,
     model_of,
-    points,
     two_values,
 )
 from uqsonet.fields.cloud import Point
@@ -132,60 +131,18 @@ def test_the_mean_is_nearer_than_the_average(model):
 def test_covariances_of_members_are_those_of_their_kernels():
     kappa = gaussian_fields(np.random.default_rng(2), 300, kernel(0.15))
     bases = model_of(kappa, 12).bases
-    to, x, even = bases.from_fields(), SMALL.points(), torch.ones(24).double()
-    whole = family._covariances(x, even, bases, torch.arange(24))
+    to, x = bases.from_fields(), SMALL.points()
+    whole = family._covariances(x, bases, torch.arange(24))
     rough = torch.exp(-(x - x.T).abs() / 0.2)
     for (number, length), true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
-        wanted, member = to.T @ true @ to, family.Member(number, (length,))
+        wanted, member = to.T @ true @ to, (number, length)
         assert torch.allclose(whole(member), wanted, atol=1e-9 * float(wanted.amax()))
     few = model_of(kappa, 6).bases
     every = torch.arange(24)
-    all_points, half = (family._covariances(x, even, few, rows) for rows in (every, HALF))
-    smooth = family.Member(0, (0.6,))
+    all_points, half = (family._covariances(x, few, rows) for rows in (every, HALF))
+    smooth = 0, 0.6
     off = half(smooth) - all_points(smooth)
     assert float(off.abs().amax()) < 0.05 * float(all_points(smooth).amax())
-
-
-def test_a_variance_that_is_not_the_same_everywhere_is_part_of_the_family():
-    """Fields that grow along x: given sensors, they are the known law of the others, times that."""
-    wide = 1 + 2 * points()
-    wide = wide / np.sqrt((wide**2).mean())
-    kappa = length_fields(np.random.default_rng(1), 1500) - MEANS[0]
-    trend = family._trend(SMALL.points(), torch.from_numpy(kappa * wide))
-    np.testing.assert_allclose(trend, wide, rtol=0.05)
-    law = fitted(kappa * wide, 20)
-    factor, at = law.bases.input_factor.double(), [3, 11, 20]
-    off = length_fields(np.random.default_rng(6), 1)[0] - MEANS[0]
-    posterior = law.input_posterior(SMALL.points()[at], torch.from_numpy((off * wide)[at]))
-    found = posterior.linear_moments(factor)[1][0].diagonal().sqrt().numpy()
-    true = exact(at, (off + MEANS[0])[at])[1] * wide
-    assert np.linalg.norm(found - true) < 0.05 * np.linalg.norm(true)
-
-
-@pytest.mark.parametrize("angle", [0.0, np.pi / 4])
-def test_fields_that_are_long_along_one_axis_or_another_are_told_apart(angle):
-    """Half of the runs are long along an axis, half across: sensors tell which of them it is."""
-    grid = Grid((0.0, 0.0), (1.0, 1.0), (10, 10))
-    x = grid.points().numpy() @ [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    covariances = []
-    for lengths in ((0.2, 0.8), (0.8, 0.2)):
-        lag = (x[:, None] - x) / lengths
-        covariances.append(np.exp(-np.square(lag).sum(-1)) + 1e-8 * np.eye(100))
-    rng = np.random.default_rng(9)
-    kappa = np.concatenate([gaussian_fields(rng, 400, one) for one in covariances])
-    model = model_of(kappa, 40, grid)
-    (law,) = FamilyLaw.fit(input_sample(model, functions_of(kappa, grid)), 0)
-    model.use_law(law)
-    at, factor = [22, 27, 55, 72, 77], model.bases.input_factor.double()
-    for one in covariances:
-        values = gaussian_fields(rng, 1, one)[0, at]
-        mean, std = given(covariances, at, values, 1e-8)
-        posterior = model.input_posterior(grid.points()[at], torch.from_numpy(values))
-        found, covariance = posterior.linear_moments(factor)
-        off = found[0].numpy() + model.bases.input_mean.numpy() - mean
-        assert np.linalg.norm(off) < 0.1 * np.linalg.norm(mean)
-        off = covariance[0].diagonal().sqrt().numpy() - std
-        assert np.linalg.norm(off) < 0.1 * np.linalg.norm(std)
 
 
 def test_axes_are_made_alike():

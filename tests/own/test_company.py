@@ -65,7 +65,7 @@ def model_of(name: str) -> Emulator:
 def test_company_has_no_influence(name, monkeypatch):
     monkeypatch.setattr("uqsonet.emulator.field_law.SETS", 2)
     model, counts = model_of(name), torch.tensor([[3, 0], [1, 2], [5, 0], [0, 1], [2, 4]])
-    long = "bounded", "thresholded", "facies", "copula", *NETWORKS
+    long = "thresholded", "copula", *NETWORKS
     joint = not name.endswith(long)
     counts = counts.clamp_min(name in NETWORKS) * torch.tensor([1, joint])
     mask = torch.cat([torch.arange(5) < count for count in counts.T[..., None]], 1)

@@ -25,7 +25,7 @@ from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fitting.held_out import LEVELS, HeldOut, preferable, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.laws import NAMES, law_class
+from uqsonet.laws import GONE, NAMES, law_class
 from uqsonet.laws.base import InputLaw, classes_of
 from uqsonet.laws.bases import BASIS_POINTS, InputSample
 from uqsonet.runs.runs import distance_from_gaussian
@@ -59,6 +59,8 @@ MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in stand
 
 def require_law(law: str) -> None:
     """Refuse (`ConfigError`) a name that no law has."""
+    if isinstance(law, str) and law in GONE:
+        raise ConfigError(f"law {law!r} is gone: {GONE[law]}")
     if law not in ("auto", *NAMES):
         raise ConfigError(f"law {law!r} is unknown; there are auto, {', '.join(NAMES)}")
 
@@ -125,9 +127,11 @@ def equip(
         variants = [None] if name == "gaussian" else law_class(name).fit(sample, seed)
         if not variants:
             continue
+        # Of a law's variants, those count whose fields stay within the range of the inputs.
+        if len(variants) > 1:
+            inside = [v for v in variants if _outside(model, v, sample, seed) <= limit]
+            variants = inside or variants
         one = variants[0]
-        if one and len(variants) == 1 and _outside(model, one, sample, seed) > limit:
-            one = one.plainer(sample, seed) or one
         seconds = round(time.monotonic() - start, 1)
         try:
             if len(variants) > 1:

@@ -107,9 +107,8 @@ def fit(
     bar : bool
         Draw a progress bar on a terminal.
     law : str
-        Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `facies`, `bounded`,
-        `copula`, `analogue`, or `auto`: the simplest whose score on the validation runs is no
-        worse than the best.
+        Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `copula`, `analogue`, or
+        `auto`: the simplest whose score on the validation runs is no worse than the best.
 
     Returns
     -------

@@ -4,8 +4,6 @@
 - `family`: a Gaussian field whose kernel (length, variance, smoothness) is random;
 - `mixture`: clusters of Gaussian fields, each of random size;
 - `thresholded`: a latent Gaussian field, cut into classes by thresholds;
-- `facies`: such classes, with a Gaussian field within each;
-- `bounded`: a Gaussian field that is kept within bounds;
 - `copula`: a Gaussian field behind values of any law, at each point a rising map;
 - `analogue`: training inputs that fit the sensors, moved onto them.
 
@@ -23,8 +21,14 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula", "analogue")
+NAMES = ("gaussian", "family", "mixture", "thresholded", "copula", "analogue")
 """Names of the laws, from the simplest to the one that assumes least."""
+
+GONE = {
+    "facies": "take 'analogue', or give the class of each point as an input of its own",
+    "bounded": "take 'copula', whose fields stay within the ends of the inputs",
+}
+"""Laws of earlier versions, and what describes their inputs now."""
 
 
 def law_class(name: str) -> type[InputLaw]:

@@ -196,9 +196,6 @@ class InputLaw(ABC):
     ends: Tensor | None = None
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
 
-    rest: Tensor | None = None
-    """What modes leave out of some training inputs, where a law completes its samples with it."""
-
     layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
     """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length,
     but for ``?``; those of a model's bases are n (points of the grid) and r (input modes). A name
@@ -208,10 +205,6 @@ class InputLaw(ABC):
     def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
         """Return the law of training inputs, in each variant to try; none where it does not fit."""
         raise NotImplementedError
-
-    def plainer(self, sample: InputSample, seed: int) -> Self | None:
-        """Return a law of fewer parameters for inputs whose range this one leaves, or None."""
-        return None
 
     def refitted(self, sample: InputSample, seed: int) -> Self | None:
         """Return the same variant of the law of other inputs; None where it does not fit them."""

@@ -3,16 +3,15 @@
 A rule is a class, or a list of rules: a latent field of its own, cut at rising thresholds, decides
 between the members of a list (truncated plurigaussian fields, Galli et al. 1994, with a partition
 that nests). ``[0, 1, 2]`` is one field with two thresholds, whose classes 0 and 2 never touch;
-``[0, [1, 2]]`` are two fields, and each class touches each. Rules are chosen by the likelihood of
-pairs of classes at pairs of points in one half of the inputs under the other half; of rules between
-which chance decides, that of fewest fields. So names of classes play no part.
+``[0, [1, 2]]`` are two fields, and each class touches each. The classes in order of their values,
+and each of them apart from the others, are compared by the likelihood of pairs of classes at pairs
+of points in one half of the inputs under the other half; of rules between which chance decides,
+that of fewest fields is taken.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor
 
 Rule = Any  # a class, or a list of rules
-MAX_RULES = 4  # classes all of whose rules are tried
 RULE_PAIRS = 200  # pairs of near points that rules are compared at
 MIN_PAIR_SHARE = 1e-3  # minimum probability of a pair of classes: a rule may be wrong about few
 NODES = 24  # nodes of the quadrature of the bivariate normal distribution
@@ -68,29 +66,14 @@ def fields_of(rule: Rule) -> list[list[list[int]]]:
     return [[members(part) for part in rule], *(one for part in rule for one in fields_of(part))]
 
 
-def rules(classes: Sequence[int]) -> list[Rule]:
-    """Return all rules of some classes, each once, not its mirror image."""
-    found: list[Rule] = []
-    for groups in _partitions(list(classes)):
-        if len(groups) == 1:
-            continue
-        for order in itertools.permutations(groups):
-            if order[0] < order[-1]:
-                inner = [group if len(group) == 1 else rules(group) for group in order]
-                found += map(list, itertools.product(*inner))
-    return found
+def rules(classes: list[int]) -> list[Rule]:
+    """Return the rules to try: one field, or a class apart and the others in order, nested."""
 
+    def nested(order: list[int]) -> Rule:
+        return order if len(order) == 2 else [order[0], nested(order[1:])]
 
-def _partitions(classes: list[int]) -> Iterator[list[list[int]]]:
-    """Yield the ways to part classes into groups."""
-    if not classes:
-        yield []
-        return
-    first, *rest = classes
-    for parts in _partitions(rest):
-        yield [[first], *parts]
-        for number in range(len(parts)):
-            yield [*parts[:number], [first, *parts[number]], *parts[number + 1 :]]
+    apart = [[one, *(other for other in classes if other != one)] for one in classes]
+    return [classes, *(nested(order) for order in apart if len(classes) > 2)]
 
 
 def chosen_rule(points: Tensor, labels: Tensor, count: int) -> Rule:
@@ -102,9 +85,8 @@ def chosen_rule(points: Tensor, labels: Tensor, count: int) -> Rule:
     if count == 2:
         return by_value
     joints = [_joint(part, *_pairs(points), count) for part in labels.tensor_split(2)]
-    tried = rules(by_value) if count <= MAX_RULES else [by_value, _touching(joints[0] + joints[1])]
-    known: dict[str, Tensor] = {}
-    scores = [_agreement(rule, joints, known) for rule in tried]
+    tried = rules(by_value)
+    scores = [_agreement(rule, joints) for rule in tried]
     limit = max(scores) - (count**2 - 1) / len(labels)  # what chance makes of so many shares
     good = [(rule, score) for rule, score in zip(tried, scores, strict=True) if score >= limit]
     return min(good, key=lambda one: (len(fields_of(one[0])), -one[1]))[0]
@@ -128,30 +110,17 @@ def _joint(labels: Tensor, first: Tensor, second: Tensor, count: int) -> Tensor:
     return shares.view(-1, count, count) / len(labels)
 
 
-def _touching(joint: Tensor) -> Rule:
-    """Return the classes along the line on which those that touch are near (Fiedler's vector)."""
-    near = joint.sum(0)
-    share = near.sum(1)
-    near = (near + near.T) / (share[:, None] * share)
-    near.fill_diagonal_(0)
-    line = torch.linalg.eigh(near.sum(1).diag() - near)[1][:, 1]
-    order = line.argsort().tolist()
-    return order if order[0] < order[-1] else order[::-1]
-
-
-def _agreement(rule: Rule, joints: list[Tensor], known: dict[str, Tensor]) -> float:
+def _agreement(rule: Rule, joints: list[Tensor]) -> float:
     """Return the mean log likelihood of each half's pairs of classes under the other half."""
     total = 0.0
     for half, joint in enumerate(joints):
         probable = torch.ones_like(joint)
         for groups in fields_of(rule):
-            key = f"{half} {groups}"
-            if key not in known:
-                known[key] = _field_shares(groups, joint)
+            shares = _field_shares(groups, joint)
             place = torch.full(joint.shape[1:2], -1)  # the last: classes that are elsewhere
             for number, group in enumerate(groups):
                 place[group] = number
-            probable *= known[key][:, place][:, :, place]
+            probable *= shares[:, place][:, :, place]
         probable = probable.clamp_min(MIN_PAIR_SHARE)
         probable = probable / probable.sum((1, 2), keepdim=True)
         total += float((joints[1 - half] * probable.log()).sum((1, 2)).mean()) / 2

@@ -22,12 +22,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.censored import NO_CUT, censored_field, stationary_spectrum
-from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, LowRank, latent_of, unit
+from uqsonet.laws.censored import NO_CUT, ClippedNormals
+from uqsonet.laws.latent import (
+    LATENT_LAYOUT,
+    LatentField,
+    LowRank,
+    Spectrum,
+    fit_latent,
+    latent_of,
+    likeliest,
+    unit,
+)
 from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, among_choices, between, kriged
 from uqsonet.sensors.sensors import Sensors
 
@@ -158,7 +169,7 @@ class CopulaPosterior(WholeFields):
             parts = zip(m.values, m.cuts, m.limits, self._values, self._noise, strict=True)
             pieces = [_pieces(m.knots, *one) for one in parts]
             covariance = among + nugget.diag()
-            return among_choices([covariance], pieces, size, generator)[0][0], nugget
+            return among_choices([covariance], pieces, size, generator)[0], nugget
         values, (below, above) = self._readings, self._beyond.unbind(-1)
         level = torch.where(below | above, 0.0, self._levels.square()) + nugget
         lower, upper = (
@@ -199,12 +210,11 @@ class CopulaLaw(SeparateLaw):
             return []
         margins = fit_margins(fields)
         scores = margins.latent(fields.double().T)[0].T.float()
-        grid = sample.bases.fields.input.grid
-        if (spectrum := stationary_spectrum(grid, scores, margins.cuts)) is not None:
-            return [cls(margins, spectrum, spectrum.finer.sqrt())]
-        if bool(margins.atoms.any()):
-            fitted = censored_field(grid, scores, margins.cuts)
-            return [] if fitted is None else [cls(margins, *fitted)]
+        latent = latent_of_scores(sample.bases.fields.input.grid, scores, margins.cuts)
+        if isinstance(latent, Spectrum):
+            return [cls(margins, latent, latent.finer.sqrt())]
+        if latent is not None:
+            return [cls(margins, latent, torch.zeros((), dtype=torch.float64))]
         count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
         modes = empirical_modes(RowBlocks.of(scores), count, "modes")
         factor = modes.vectors * modes.std
@@ -227,6 +237,22 @@ class CopulaLaw(SeparateLaw):
         return cls(margins, latent, tensors["remainder"])
 
 
+def latent_of_scores(domain: Domain, scores: Tensor, cuts: Tensor) -> LatentField | None:
+    """Return the field that scores (N, n) of variance one are, censored at the cuts (n, 2).
+
+    A spectrum where pairs of held-out scores say that the field has one, else for censored scores a
+    factor of the correlations of pairs. None where these ask for the modes of the scores.
+    """
+    censored = bool((cuts.abs() < NO_CUT).any())
+    if not censored and not isinstance(domain, Grid):
+        return None
+    clipped = ClippedNormals(cuts)
+    field = fit_latent(domain, scores, clipped.level, clipped.correlation, standard=True)
+    if censored:
+        return field
+    return likeliest(field, scores) if isinstance(field, Spectrum) else None
+
+
 def _pieces(
     knots: Tensor, values: Tensor, cuts: Tensor, limits: Tensor, value: Tensor, noise: Tensor
 ) -> Choices:
@@ -245,7 +271,7 @@ def _pieces(
     kept = off <= torch.maximum(REACH * noise, off.min())
     start, slope, variance = start[kept], slope[kept], noise.square()
 
-    def given(mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def given(mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the normal law on each piece, and the log density of the reading there."""
         spread = variance + (slope * std).square()
         off = value - start - slope * mean

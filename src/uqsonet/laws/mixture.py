@@ -9,46 +9,28 @@ sensors.
 Clusters and scales come from expectation maximisation on the training inputs; the law of s is
 nonparametric on a grid (Kiefer & Wolfowitz, Ann. Math. Statist. 27, 1956). How many clusters, and
 whether they have scales, is chosen by the likelihood of training inputs that were held out.
-
-Fields whose length or smoothness differs from run to run need many clusters, more than there are
-runs for covariances of each. They differ in the variances of the modes alone: clusters of that kind
-(*spectra*) share a mean and are diagonal in cosines, of which modes of few rough fields are
-mixtures; without a grid, in the modes. Full covariances are tried as long as they
-are likelier than as many spectra. What the modes leave out differs as much between spectra: each
-keeps fields that complete its samples: drawn cosines, or the rest of training inputs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.fft import dctn, idctn
 from torch import Tensor
-from torch.nn.functional import avg_pool1d
 
-from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.seeds import numpy_generator, restarted
 from uqsonet.laws.base import InputLaw, InputPosterior, normals
-from uqsonet.laws.bases import PASS_ROWS, InputSample, KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
 from uqsonet.sensors.sensors import Sensors
 
 CLUSTERS = (1, 2, 3, 4, 6, 8)  # numbers to try, in order, until two do not improve the score
-SPECTRA = (1, 2, 4, 8, 16, 32)  # numbers to try, in order, until one does not improve the score
-
-NEAR = 8
-"""Waves to either side whose variances, relative to those of all inputs, a spectrum is taken to
-have as if one input more had shown them."""
-
-REST = 8  # fields beyond the modes that each spectrum keeps
-LEFT_DRAWS = 256  # samples that show which spectra an answer has
 SCALE_POINTS = 32  # points of the grid of scales
 STARTS = 4  # random starts of expectation maximisation
 FIRST_STEPS, LAST_STEPS = 8, 60  # steps of each start, and of the best one
@@ -110,106 +92,6 @@ def positive_root(covariance: Tensor) -> Tensor:
     raise ArithmeticError("a covariance of coefficients is not positive")
 
 
-@dataclass(frozen=True)
-class _Waves:
-    """Coefficients of inputs on functions that their covariances are taken as diagonal in."""
-
-    x: Tensor  # (N, q), of cosines by rising frequency on a grid, else of the modes themselves
-    to_modes: Tensor  # (q, r), maps them to coefficients of the modes
-    sample: InputSample
-    shape: tuple[int, ...]  # of the grid of the cosines; empty without one
-
-    @classmethod
-    def of(cls, sample: InputSample) -> _Waves:
-        """Return cosines where the domain is a grid: modes of few rough fields mix them."""
-        grid, bases, r = sample.bases.fields.input.grid, sample.bases, sample.coefficients.shape[1]
-        if not isinstance(grid, Grid) or grid.periodic:
-            return cls(sample.coefficients, torch.eye(r, dtype=torch.float64), sample, ())
-        spans = np.subtract(grid.upper, grid.lower).reshape(-1, *[1] * grid.dim)
-        square = np.square(np.indices(grid.shape) / spans).sum(0)
-        low = torch.from_numpy(np.argsort(square, axis=None, kind="stable")[: 2 * r])
-        x = torch.cat([part[:, low].double() for part in _cosines(sample, grid.shape)])
-        to_modes = _transformed(bases.from_fields().T, grid.shape, dctn)[:, low].T
-        return cls(x, to_modes, sample, grid.shape)
-
-    def rest(self, shares: Tensor, generator: np.random.Generator) -> Tensor:
-        """Return fields (C, k, n), float32, beyond the modes; their cosines have random signs."""
-        sample, size = self.sample, shares.sum(0)[:, None].clamp_min(1e-12)
-        factor, back = sample.bases.input_factor, sample.bases.from_fields().float()
-        if not self.shape:
-            chosen = shares.argsort(0, descending=True)[:REST].T
-            fields = sample.fields[chosen] - sample.bases.input_mean.float()
-        else:
-            sums = torch.zeros(2, *size.shape[:1], sample.fields.shape[1], dtype=torch.float64)
-            for part, some in zip(
-                _cosines(sample, self.shape), shares.split(PASS_ROWS), strict=True
-            ):
-                sums += torch.stack([some.T @ part.double(), some.T @ part.double().square()])
-            first, second = sums / size
-            precise = size / second.clamp_min(1e-300)
-            mean = (precise * first).sum(0) / precise.sum(0)
-            std = (second - 2 * mean * first + mean.square()).clamp_min(0).sqrt()
-            signs = torch.from_numpy(generator.integers(2, size=(REST, *std.shape)) * 2.0 - 1)
-            fields = torch.stack([
-                _transformed((mean + sign * one).float(), self.shape, idctn)
-                for one, sign in zip(std, signs.transpose(0, 1), strict=True)
-            ])  # fmt: skip
-        return fields - (fields @ back) @ factor.T
-
-    def spectra(self, rows: Tensor, count: int) -> tuple[Clusters, Tensor]:
-        """Return clusters of one mean that differ in variances alone, and shares of inputs in them.
-
-        Expectation maximisation starts from groups of the same roughness, so nothing is random. The
-        mean is weighted by precision: the error of a plain one is as rough as the roughest inputs,
-        and smooth ones less that mean would be no longer smooth.
-        """
-        x, squares = self.x[rows], self.x[rows].square()
-        rank = (squares / squares.mean(0).clamp_min(1e-300)).clamp_min(1e-300).log().mean(1)
-        rank = rank.argsort().argsort()
-        shares = torch.nn.functional.one_hot(rank * count // len(rows), count).double()
-        average, weights = squares.mean(0), shares.mean(0)
-        floor = 1e-12 * float(average.amax())
-        average = average.clamp_min(floor)
-        variances, mean = average.expand(count, -1), torch.zeros_like(average)
-        for _ in range(FIRST_STEPS if count == 1 else LAST_STEPS // 2):
-            weights = shares.mean(0) + 1e-12
-            total, size = shares.T @ squares, shares.sum(0)[:, None].clamp_min(1e-12)
-            near = avg_pool1d(total / average, 2 * NEAR + 1, 1, NEAR, count_include_pad=False)
-            variances = ((total + average * near / size) / (size + 1)).clamp_min(floor)
-            precise = shares @ (1 / variances)
-            mean = (precise * x).sum(0) / precise.sum(0)
-            squares = (x - mean).square()
-            density = weights.log() - (squares @ (1 / variances).T + variances.log().sum(1)) / 2
-            shares = density.softmax(1)
-        scaled = variances.sqrt()[:, :, None] * self.to_modes
-        roots = torch.stack([positive_root(one.T @ one) for one in scaled])
-        scales, means = torch.ones(1).double(), (mean @ self.to_modes).expand(count, -1)
-        return Clusters((weights / weights.sum()).log()[:, None], scales, means, roots), shares
-
-    def likelihoods(self, a: Tensor, rows: Tensor, held: Tensor) -> dict[int, Tensor]:
-        """Return log likelihoods (H,) of held-out rows of `a` by the number of spectra."""
-        found: dict[int, Tensor] = {}
-        for count in SPECTRA:
-            if len(rows) < 20 * count:
-                break
-            found[count] = self.spectra(rows, count)[0].joint(a[held]).flatten(1).logsumexp(1)
-            if count > 1 and not _better(found[count], found[count // 2]):
-                break
-        return found
-
-
-def _cosines(sample: InputSample, shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """Yield all cosines (b, n), float32, of some inputs less their mean at a time."""
-    for rows in sample.fields.split(PASS_ROWS):
-        yield _transformed(rows - sample.bases.input_mean.float(), shape, dctn)
-
-
-def _transformed(fields: Tensor, shape: tuple[int, ...], by: Any) -> Tensor:
-    """Return cosine transforms (b, n) of fields (b, n), or fields of transforms."""
-    found = by(fields.numpy().reshape(-1, *shape), axes=range(1, 1 + len(shape)), norm="ortho")
-    return torch.from_numpy(found.reshape(len(fields), -1))
-
-
 def _better(likelihood: Tensor, other: Tensor) -> bool:
     """Return whether log likelihoods (H,) are higher than others by two standard errors."""
     gain = likelihood - other
@@ -226,42 +108,31 @@ class MixtureLaw(InputLaw):
         "means": ("Cr", torch.float64),
         "roots": ("Crr", torch.float64),
         "remainder": ("C", torch.float64),
-        "rest*": ("Ckn", torch.float32),  # of spectra
     }
 
-    def __init__(self, clusters: Clusters, remainder: Tensor, rest: Tensor | None = None) -> None:
-        self.clusters, self.remainder, self.rest = clusters, remainder, rest
+    def __init__(self, clusters: Clusters, remainder: Tensor) -> None:
+        self.clusters, self.remainder = clusters, remainder
 
     @classmethod
     def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
-        """Fit clusters to training inputs, with scales or as spectra where these are likelier."""
-        return [cls._of(sample, seed, True)]
-
-    def plainer(self, sample: InputSample, seed: int) -> Self | None:
-        """Return clusters without scales; None where these have none.
+        """Fit clusters to training inputs: with scales where these are likelier, and without.
 
         One scale for all modes gives fields that differ in roughness too much variance.
         """
-        return self._of(sample, seed, False) if len(self.clusters.scales) > 1 else None
+        found = cls._of(sample, seed, True)
+        return [found, cls._of(sample, seed, False)] if len(found.clusters.scales) > 1 else [found]
 
     def refitted(self, sample: InputSample, seed: int) -> Self | None:
         """Return clusters of other inputs, without scales if these have none."""
-        return self._of(sample, seed, self.rest is not None or len(self.clusters.scales) > 1)
+        return self._of(sample, seed, len(self.clusters.scales) > 1)
 
     @classmethod
     def _of(cls, sample: InputSample, seed: int, varied: bool) -> Self:
-        """Return clusters, or if they may vary clusters with scales, or spectra."""
+        """Return clusters, with scales if they may vary."""
         generator, a = numpy_generator(seed, "law", cls.name), sample.coefficients
         order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
         held, rows = order.tensor_split([round(HELD_OUT * len(order))])
-        waves = _Waves.of(sample)
-        spectra = waves.likelihoods(a, rows, held) if varied else {}
-        chosen, best = _Search(a[rows], generator, varied).chosen(a[held], spectra)
-        several = max(spectra, key=lambda count: float(spectra[count].mean()), default=1)
-        if several > 1 and _better(spectra[several], best):
-            final, shares = waves.spectra(torch.arange(len(a)), several)
-            kept = waves.rest(shares, generator)
-            return cls(final, kept.double().square().mean((1, 2)).sqrt(), kept)
+        chosen = _Search(a[rows], generator, varied).chosen(a[held])
         search = _Search(a, generator, varied)
         final = search.fitted(*chosen) or search.fitted(1, False, 1.0)
         assert final is not None
@@ -269,33 +140,9 @@ class MixtureLaw(InputLaw):
         left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
         return cls(final, left.sqrt())
 
-    def completed(
-        self, bases: KarhunenLoeveBases, given: InputPosterior, size: int,
-        generator: torch.Generator,
-    ) -> Iterator[Tensor]:  # fmt: skip
-        """Yield fields (size, n), float32, of samples with what their spectrum has beyond modes."""
-        assert self.rest is not None
-        for a in given.sample(size, generator):
-            spectrum = torch.multinomial(self._shares(a), 1, generator=generator)[:, 0]
-            number = torch.randint(self.rest.shape[1], (size,), generator=generator)
-            fields = self.rest[spectrum, number]
-            yield fields.addmm_(a, bases.input_factor.T).add_(bases.input_mean.float())
-
-    def left_out(self, given: InputPosterior) -> Tensor:
-        """Return the root mean square (B,) of what the modes leave out of samples."""
-        a = given.sample(LEFT_DRAWS, torch.Generator().manual_seed(0))
-        return torch.stack(
-            [(self._shares(one).mean(0) @ self.remainder.square()) for one in a]
-        ).sqrt()
-
-    def _shares(self, a: Tensor) -> Tensor:
-        """Return the probability (S, C) of each cluster given coefficients (S, r)."""
-        return self.clusters.joint(a.double()).logsumexp(2).softmax(1)
-
     def tensors(self) -> dict[str, Tensor]:
-        """Return parameters and remainders, and the rest that spectra keep."""
-        rest = {} if self.rest is None else {"rest": self.rest}
-        return vars(self.clusters) | {"remainder": self.remainder} | rest
+        """Return parameters and remainders."""
+        return vars(self.clusters) | {"remainder": self.remainder}
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> MixtureLaw:
@@ -303,8 +150,8 @@ class MixtureLaw(InputLaw):
         rest = dict(tensors)
         if not bool((rest["scales"] > 0).all() & (rest["roots"].diagonal(0, 1, 2) > 0).all()):
             raise ValueError("scales, and diagonals of roots, must be positive")
-        remainder, kept = rest.pop("remainder"), rest.pop("rest", None)
-        return cls(Clusters(**rest), remainder, kept)
+        remainder = rest.pop("remainder")
+        return cls(Clusters(**rest), remainder)
 
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
         """Return the mixture given sensors: each cluster and scale in closed form."""
@@ -321,18 +168,18 @@ class MixtureLaw(InputLaw):
 
 @dataclass(frozen=True)
 class _Search:
-    """Clusters for coefficients `a` (N, r), of as many kinds as may `varied`."""
+    """Clusters for coefficients `a` (N, r), with scales if they may be `varied`."""
 
     a: Tensor
     generator: np.random.Generator
     varied: bool
 
-    def chosen(self, held: Tensor, spectra: dict[int, Tensor]) -> tuple[Choice, Tensor]:
-        """Return the likeliest clusters, and log likelihoods (H,) of held-out coefficients."""
+    def chosen(self, held: Tensor) -> Choice:
+        """Return the clusters under which held-out coefficients are likeliest."""
         chosen, in_vain = (1, False, 1.0), 0
         best = torch.full((len(held),), -math.inf, dtype=torch.float64)
         for clusters in CLUSTERS:
-            rises, diagonal = False, spectra.get(clusters)
+            rises = False
             for scaled in (False, True) if self.varied else (False,):
                 before = -math.inf
                 for shrinkage in SHRINKAGE:
@@ -345,10 +192,9 @@ class _Search:
                         break
                     before = float(likelihood.mean())
             in_vain = 0 if rises else in_vain + 1
-            as_spectra = clusters > 1 and diagonal is not None and not _better(best, diagonal)
-            if in_vain == 2 or as_spectra:
+            if in_vain == 2:
                 break
-        return chosen, best
+        return chosen
 
     def fitted(self, clusters: int, scaled: bool, shrinkage: float) -> Clusters | None:
         """Return the clusters from the best of some starts; None for too few inputs."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -32,10 +32,6 @@ from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.fields.stacked import Domain
-
-Reading = Callable[[int, Tensor], Tensor]
-"""Returns the log likelihood (S, K) of the reading of a sensor for each class, given the classes
-(S, m) of the others, -1 where they are not drawn yet."""
 
 DOUBT = 1e-4  # a sensor's class is uncertain if another class has at least this probability
 
@@ -121,23 +117,15 @@ class ThresholdedPosterior(WholeFields):
         level = sensors.noise()[0].clamp_min(MIN_TAIL_NOISE * float(gap))
         self.tail = farthest_tail((values - law.values[which]).abs() / level)
         z = (values[:, None] - law.values) / level[:, None]
-        self._judge(-z.square() / 2)
-
-    def _judge(self, likelihood: Tensor) -> None:
-        """Take the log likelihood (m, K) of each class given each reading."""
-        self._likelihood = likelihood.log_softmax(-1)
+        self._likelihood = (-z.square() / 2).log_softmax(-1)  # (m, K)
         second = self._likelihood.exp().topk(2).values[:, 1]
         self._uncertain = bool((second > DOUBT).any())
-
-    def _reading(self) -> Reading:
-        """Return the log likelihood of the reading of a sensor, whatever the others are."""
-        return lambda i, classes: self._likelihood[i].expand(len(classes), -1)
 
     def fields(
         self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
     ) -> Iterator[Tensor]:
         """Yield thresholded fields (size, n), float32."""
-        yield self._law.values.float()[self._numbers(size, generator)[0]]
+        yield self._law.values.float()[self._numbers(size, generator)]
 
     def made(self, z: Tensor) -> Tensor:
         """Return fields (n, points), float32, of standard normals (n, latent)."""
@@ -153,21 +141,19 @@ class ThresholdedPosterior(WholeFields):
             found = torch.where(latent[0] > cut, value, found)
         return found
 
-    def _numbers(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return numbers (size, n) of classes, and those (size, m) at the sensors."""
+    def _numbers(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return numbers (size, n) of classes."""
         rows, which = self._rows, self._which
         nugget = torch.full((len(which),), MIN_LATENT_VARIANCE, dtype=torch.float64)
         covariances = [one @ one.T + nugget.diag() for one in rows]
         low, high = ends = self._ends
         if self._uncertain:
-            reading = self._reading()
             choices = [
-                Choices(low[:, i], high[:, i], lambda mean, std, w, i=i: (mean, std, reading(i, w)))
-                for i in range(len(which))
+                Choices(low[:, i], high[:, i], lambda mean, std, one=one: (mean, std, one[None]))
+                for i, one in enumerate(self._likelihood)
             ]
-            values, classes = among_choices(covariances, choices, size, generator)
+            values = among_choices(covariances, choices, size, generator)
         else:
-            classes = which.expand(size, -1)
             low, high = ends.gather(3, which[:, None].expand(*ends.shape[:3], 1))[..., 0]
             law = zip(covariances, low, high, strict=True)
             values = [between(*one, size, generator, self._law.name) for one in law]
@@ -175,7 +161,7 @@ class ThresholdedPosterior(WholeFields):
         for part, row, at in zip(self._law.parts, rows, values, strict=True):
             xi = torch.randn(size, row.shape[1], generator=generator, dtype=torch.float64)
             latent.append(part.latent.fields(kriged(xi, row, at, nugget, generator)))
-        return self._law.numbers(latent), classes
+        return self._law.numbers(latent)
 
 
 class ThresholdedLaw(SeparateLaw):
@@ -208,18 +194,11 @@ class ThresholdedLaw(SeparateLaw):
         if values is None:
             return []
         labels = torch.bucketize(sample.fields, ((values[1:] + values[:-1]) / 2).float())
-        law = cls.of_labels(sample.bases.fields.input.grid, labels, values)
-        return [] if law is None else [law]
-
-    @classmethod
-    def of_labels(cls, domain: Domain, labels: Tensor, values: Tensor) -> ThresholdedLaw | None:
-        """Return the law of inputs whose points have these numbers (N, n) of classes."""
         if bool((labels == labels[0]).all(0).any()):
-            return None
-        rule = chosen_rule(domain.points(), labels, len(values))
-        return cls(
-            values, [ClassField.fit(domain, labels, g, len(values)) for g in fields_of(rule)]
-        )
+            return []
+        domain, count = sample.bases.fields.input.grid, len(values)
+        fields = fields_of(chosen_rule(domain.points(), labels, count))
+        return [cls(values, [ClassField.fit(domain, labels, one, count) for one in fields])]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return values, places, thresholds and the latent fields."""
