@@ -156,10 +156,7 @@ Law = Literal[
     "auto",
     "gaussian",
     "mixture",
-    "family",
-    "thresholded",
-    "copula",
-    "analogue",
+    "latent",
     "exact",
 ]
 

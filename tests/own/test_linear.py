@@ -173,7 +173,7 @@ def test_other_smooth_means_have_a_gradient_and_the_rest_say_why_not(linear, lin
     ends = [(PLACES, READINGS + step * direction, 0.1) for step in (0.01, -0.01)]
     up, down = quiet(model, ends).mean()
     np.testing.assert_allclose(slope, (up - down) / 0.02, atol=1e-3 * np.abs(slope).max())
-    for law, smooth in (("mixture", True), ("copula", False)):
+    for law, smooth in (("mixture", True), ("latent", False)):
         model = uqsonet.fit(linear_runs[:150], minutes=0, sensors=[4], law=law, bar=False)
         answer = quiet(model, (PLACES, READINGS, 0.3))
         with pytest.raises(ObservationError, match=f"the law of the input is {law}"):

@@ -108,7 +108,7 @@ def equip(
     """
     require_law(law)
     held_out = held_pairs(held, noise_std, layouts, seed)
-    sample = input_sample(model, training)
+    sample = input_sample(model, training, noise_std)
     distance = distance_from_gaussian(sample.coefficients)
     chance = CHANCE_DISTANCE / math.sqrt(training.size)
     apart = distance_of_values(sample.fields)
@@ -124,19 +124,11 @@ def equip(
     scores: list[Tensor] = []
     for name in names:
         start = time.monotonic()
-        variants = [None] if name == "gaussian" else law_class(name).fit(sample, seed)
-        if not variants:
+        one = None if name == "gaussian" else law_class(name).fit(sample, seed)
+        if one is None and name != "gaussian":
             continue
-        # Of a law's variants, those count whose fields stay within the range of the inputs.
-        if len(variants) > 1:
-            inside = [v for v in variants if _outside(model, v, sample, seed) <= limit]
-            variants = inside or variants
-        one = variants[0]
         seconds = round(time.monotonic() - start, 1)
         try:
-            if len(variants) > 1:
-                few = [law_scores(model, v, held_out, seed, len(held_out) // 4) for v in variants]
-                one = variants[int(torch.stack(few)[:, 0].mean((1, 2)).argmin())]
             scores.append(law_scores(model, one, held_out, seed))
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
@@ -208,18 +200,21 @@ def law_scores(
 
 
 def refit(
-    model: KarhunenLoeveModel, law: InputLaw | None, training: Functions, seed: int = 0
-) -> None:
+    model: KarhunenLoeveModel, law: InputLaw | None, training: Functions, seed: int = 0,
+    noise_std: float | Tensor = 0.0,
+) -> None:  # fmt: skip
     """Put a law of the same kind, fitted to other pairs, into a model.
 
     Where these inputs do not allow it any more, the model keeps the Gaussian law.
     """
     if law is not None:
-        model.use_law(law.refitted(input_sample(model, training), seed))
+        model.use_law(law.fit(input_sample(model, training, noise_std), seed))
 
 
-def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
-    """Return training inputs as laws are fitted to them."""
+def input_sample(
+    model: KarhunenLoeveModel, training: Functions, noise_std: float | Tensor = 0.0
+) -> InputSample:
+    """Return training inputs as laws are fitted to them, for readings with this noise."""
     bases, inputs = model.bases, training.transformed_inputs()
     a = projected(inputs, bases.input_mean, bases.from_fields())
     fields = torch.empty(inputs.shape, dtype=torch.float32)
@@ -228,7 +223,7 @@ def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
         fields[:, part] = values
         seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
         left += (values - seen).square().sum(1)
-    return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt())
+    return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt(), noise_std)
 
 
 @torch.no_grad()

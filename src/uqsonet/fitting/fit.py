@@ -107,8 +107,8 @@ def fit(
     bar : bool
         Draw a progress bar on a terminal.
     law : str
-        Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `copula`, `analogue`, or
-        `auto`: the simplest whose score on the validation runs is no worse than the best.
+        Law of the inputs: `gaussian`, `mixture`, `latent`, or `auto`: the simplest whose score on
+        the validation runs is no worse than the best.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def fit(
             use_kernel(final, every)
         splits = list(zip(data.folds(), best.models, strict=True))
         choice, answers = choose_answer(splits, law == "auto")
-        refit(final, best.model.law, every, seed)
+        refit(final, best.model.law, every, seed, data.noise_levels())
         recipe = {
             "branch": _branch(best),
             **_size(final.config, best.method),

@@ -281,6 +281,17 @@ class Choices:
         return values[..., 0], total[:, 0]
 
 
+@dataclass(frozen=True)
+class Told:
+    """What m readings say of F latent fields at the sensors."""
+
+    lower: Tensor  # (F, m), ends of latent values, which are known where both agree
+    upper: Tensor  # (F, m)
+    level: Tensor  # (m,), variance of a latent value that the field does not have
+    choices: Sequence[Choices] | None  # in place of the ends, where these are in doubt
+    tail: Tensor  # (1,), probability of readings as far from the law
+
+
 def among_choices(
     covariances: Sequence[Tensor], choices: Sequence[Choices], size: int,
     generator: torch.Generator,

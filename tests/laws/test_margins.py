@@ -21,9 +21,9 @@ from tests.laws.conftest import (
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws.censored import ClippedNormals
-from uqsonet.laws.copula import CopulaLaw, fit_margins, latent_of_scores
-from uqsonet.laws.latent import Spectrum
+from uqsonet.laws.correlations import Spectrum
+from uqsonet.laws.latent import LatentLaw
+from uqsonet.laws.margins import ClippedNormals, fit_maps, latent_of_scores
 from uqsonet.operator.model import KarhunenLoeveModel
 
 X = SMALL.points()
@@ -45,7 +45,7 @@ def gaussian_given(covariance: Tensor, places: Tensor) -> Tensor:
 
 def fitted(kappa: np.ndarray) -> KarhunenLoeveModel:
     model = model_of(kappa, 12)
-    (law,) = CopulaLaw.fit(input_sample(model, functions_of(kappa)), 0)
+    law = LatentLaw.fit(input_sample(model, functions_of(kappa)), 0)
     model.use_law(law)
     return model
 
@@ -105,9 +105,9 @@ def test_margins_are_pooled_where_points_agree_and_else_are_their_own():
         (moved * np.exp(latent / 2), 2),
         (np.exp(shapes * latent), SMALL.size),
     ):
-        margins = fit_margins(torch.from_numpy(kappa).float())
+        margins = fit_maps(torch.from_numpy(kappa).float())
         assert not bool(margins.atoms.any())
-        standard = margins.values / margins.values.diff().sum(1, keepdim=True)
+        standard = margins.quantiles / margins.quantiles.diff().sum(1, keepdim=True)
         if rows < SMALL.size:  # the same map, but for its scale
             assert float((standard - standard[0]).std(1).max()) < 1e-6
         scores, _ = margins.latent(torch.from_numpy(kappa.T.copy()))
@@ -153,16 +153,17 @@ def test_a_few_hundred_rains_in_the_plane_tell_a_separable_spectrum():
     grid, rng = Grid((0.0, 0.0), (1.0, 1.0), (10, 10)), np.random.default_rng(6)
     rain = np.maximum(separable_fields(rng, 400, 10), 0) ** 1.5
     model = model_of(rain, 12, grid)
-    (law,) = CopulaLaw.fit(input_sample(model, functions_of(rain, grid)), 0)
-    assert isinstance(law.latent, Spectrum) and law.latent.separable
+    law = LatentLaw.fit(input_sample(model, functions_of(rain, grid)), 0)
+    assert law is not None
+    (latent,) = law.link.latent
+    assert isinstance(latent, Spectrum) and latent.separable
     points = grid.points()
-    rows = law.latent.rows(grid, points)
+    rows = latent.rows(grid, points)
     truth = torch.exp(-(points[:, None] - points).abs().sum(-1) / 0.3)
     assert float((rows @ rows.T - truth).abs().mean()) < 0.02
-    again = CopulaLaw.of(law.tensors(), model.bases)
-    CopulaLaw.require_layout(law.tensors(), model.bases)
-    assert isinstance(again.latent, Spectrum) and again.latent.separable
-    assert torch.equal(again.latent.std, law.latent.std)
+    again = LatentLaw.of(law.tensors(), model.bases)
+    (other,) = again.link.latent
+    assert isinstance(other, Spectrum) and other.separable and torch.equal(other.std, latent.std)
     model.use_law(again)
     given = model.input_posterior(points[[23, 77]], torch.tensor([0.4, 0.0]).double(), None, 0.0)
     fields = next(given.fields(model.bases, 50, seeded()))
@@ -190,7 +191,7 @@ def test_a_spectrum_knows_how_far_fields_are_known_between_sensors(smooth):
     matern = (1 + math.sqrt(3) * lag) * torch.exp(-math.sqrt(3) * lag)
     truth = torch.exp(-lag.square()) if smooth else matern
     fields = np.exp(gaussian_fields(np.random.default_rng(8), 2000, truth.numpy()))
-    margins = fit_margins(torch.from_numpy(fields).float())
+    margins = fit_maps(torch.from_numpy(fields).float())
     scores = margins.latent(torch.from_numpy(fields).T)[0].T.float()
     found = latent_of_scores(grid, scores, margins.cuts)
     assert isinstance(found, Spectrum)
@@ -212,12 +213,12 @@ def test_what_the_law_cannot_have_is_improbable(models):
         assert given.tail is not None
         assert least <= float(given.tail[0]) <= most
     few = rain_fields(np.random.default_rng(0), 30)
-    assert not CopulaLaw.fit(input_sample(model_of(few, 5), functions_of(few)), 0)
+    assert None is LatentLaw.fit(input_sample(model_of(few, 5), functions_of(few)), 0)
 
 
 def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
     kappa = rain_fields(np.random.default_rng(5), 150)
-    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="copula")
+    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="latent")
     posterior = model.condition(X[[3, 12]], [0.5, 0.0])["k"]
     samples = np.asarray(posterior.sample(400))
     assert samples.min() == 0 and np.abs(samples[:, 3] - 0.5).max() < 0.02
@@ -232,7 +233,7 @@ def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
 
 def test_sensors_of_outputs_leave_the_input_in_its_range_and_places_can_be_asked_for():
     kappa = rain_fields(np.random.default_rng(6), 150)
-    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="copula")
+    model = uqsonet.fit(runs_of(kappa), 0, sensors=[3], bar=False, law="latent")
     posterior = model.condition(k=(X[[3]], [0.0]), u=(X[[20]], [0.2], 0.05))["k"]
     assert np.asarray(posterior.sample(50)).min() >= 0
     assert np.asarray(posterior.band(0.5)[0]).min() >= 0

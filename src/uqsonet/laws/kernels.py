@@ -1,4 +1,4 @@
-"""A family of kernels: fields whose length, variance or smoothness differs from run to run.
+"""Components from kernels: fields whose length, variance or smoothness differs from run to run.
 
 Such a field is a mixture of stationary Gaussian laws, the *members*: squared exponential and Matern
 kernels of many lengths, each with many scales. Nothing is fitted to a member. Only how often each
@@ -16,8 +16,8 @@ rounding in their file, would hide how smooth they are in the same way, and is e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,10 +26,9 @@ from torch import Tensor
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.blocks import least_squares
-from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws.base import classes_of
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root
+from uqsonet.laws.components import Components, positive_root
 
 COARSE_INPUTS = 2000  # training inputs that show which kernels and lengths occur, at most
 COARSE_POINTS = 512  # points of them, at most
@@ -57,42 +56,11 @@ CORRELATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 Member = tuple[int, float]  # number of a correlation, and a length
 
 
-class FamilyLaw(MixtureLaw):
-    """A mixture whose members are known but for their weights (this module's text)."""
-
-    name = "family"
-    misfit = "they are single numbers, take only a few values, or are several fields"
-    layout: ClassVar = {
-        **{key: value for key, value in MixtureLaw.layout.items() if key != "means"},
-        "mean": ("r", torch.float64),
-        "roots": ("Crr", torch.float32),
-    }
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the mixture's parameters, roots in single precision, and the one mean."""
-        kept = super().tensors()
-        return kept | {"mean": kept.pop("means")[0], "roots": kept["roots"].float()}
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FamilyLaw:
-        """Return the law that `tensors` were taken of."""
-        rest = {**tensors, "roots": tensors["roots"].double()}
-        rest["means"] = rest.pop("mean").repeat(len(rest["roots"]), 1)
-        law = super().of(rest, bases)
-        return cls(law.clusters, law.remainder)
-
-    @classmethod
-    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
-        """Fit weights of the members; nothing for several fields, one point, and classes."""
-        several = isinstance(sample.bases.fields.input.grid, JointDomain)
-        alone = sample.fields.shape[1] == 1
-        if several or alone or classes_of(sample.fields) is not None:
-            return []
-        return [cls(*_members(sample, numpy_generator(seed, "law", cls.name)))]
-
-
-def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clusters, Tensor]:
-    """Return the members that occur and how often, and what modes leave out of each."""
+def fitted(sample: InputSample, generator: np.random.Generator) -> Components | None:
+    """Return the members that occur and how often; None for several fields, one point, classes."""
+    several = isinstance(sample.bases.fields.input.grid, JointDomain)
+    if several or sample.fields.shape[1] == 1 or classes_of(sample.fields) is not None:
+        return None
     bases, a = sample.bases, sample.coefficients
     domain = bases.fields.input.grid
     points = _alike_axes(_coordinates(domain), sample.fields, generator)
@@ -120,12 +88,11 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     roots, remainders = [], []
     for number, level in zip(used.nonzero()[:, 0].tolist(), squared, strict=True):
         covariance = covariances[number]
-        roots.append(positive_root(covariance + uncertain / level).float().double())
+        roots.append(positive_root(covariance + uncertain / level).float())
         inside = (factor.T @ factor * covariance).sum() / len(factor)
         remainders.append((level * (1 - inside).clamp_min(0)).sqrt())
-    means = mean.repeat(len(roots), 1)
-    clusters = Clusters((weights / weights.sum()).log(), scales, means, torch.stack(roots))
-    return clusters, torch.stack(remainders)
+    shares = (weights / weights.sum()).log()
+    return Components(shares, scales, mean[None], torch.stack(roots), torch.stack(remainders))
 
 
 def _coordinates(domain: Domain) -> Tensor:
