@@ -336,7 +336,7 @@ def test_what_cannot_be_explored_is_said():
     rng, x = np.random.default_rng(0), np.linspace(0, 1, 12)
     k = np.sign(rng.standard_normal((60, 1))) * (1 + x) + 0.1 * rng.standard_normal((60, 12))
     runs = uqsonet.Runs({"k": (k, x[:, None])}, {"u": (np.cumsum(k, 1), x[:, None])})
-    other = uqsonet.fit(runs, sensors=[3], law="analogue", bar=False)
+    other = uqsonet.fit(runs, sensors=[3], law="mixture", bar=False)
     assert other.bases is not None and other.unexplained is not None
     cokriging = Cokriging.on(other.bases, other.unexplained)
     grid = Grid((0.0, 0.0), (1.0, 1.0), (8, 8))
@@ -344,7 +344,7 @@ def test_what_cannot_be_explored_is_said():
     network = KarhunenLoeveFieldNetwork(input_modes=4, output_modes=4, branch=[4])
     branch = KarhunenLoeveFieldModel(fields, network, 0.0).eval()
     for model, message in (
-        (other, "law 'analogue' cannot be explored"),
+        (other, "law 'mixture' cannot be explored"),
         (other.with_operator(cokriging), "only Karhunen-Loeve models"),
         (other.with_operator(branch), "architecture 'karhunen_loeve_field' cannot"),
     ):

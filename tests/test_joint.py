@@ -78,11 +78,11 @@ def curved_model() -> KarhunenLoeveModel:
 @cache
 def mixture_model(bent: bool = False) -> tuple[KarhunenLoeveModel, Functions]:
     """Return a model whose input has the law of a mixture, and its pairs."""
-    kappa = torch.from_numpy(LAWS["mixture"](np.random.default_rng(2), 1000))
+    kappa = torch.from_numpy(LAWS["clusters"][1](np.random.default_rng(2), 1000))
     u = (kappa + 0.3 * kappa.square()) @ integral().T
     functions = Functions(FIELDS, "training", kappa.float(), u.float())
     model = fitted(functions, 6, bent)
-    model.use_law(MixtureLaw.fit(input_sample(model, functions), 0)[0])
+    model.use_law(MixtureLaw.fit(input_sample(model, functions), 0))
     return model.eval(), functions
 
 

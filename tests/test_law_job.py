@@ -100,6 +100,6 @@ def test_nearest_answers_are_outputs_of_validation_pairs(toy_files, stack, tmp_p
 def test_what_does_not_fit_together_is_refused(toy_files, stack, tmp_path):
     with pytest.raises(DataError, match=r"has trials \[0, 1\], asked for 2"):
         fitted(toy_files, stack, tmp_path, "auto", trial=2)
-    with pytest.raises(ConfigError, match="thresholded"):
-        fitted(toy_files, stack, tmp_path, "thresholded")
+    with pytest.raises(ConfigError, match="'facies' is gone"):
+        fitted(toy_files, stack, tmp_path, "facies")
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from scipy.stats import chi2, kstest, multivariate_normal, norm
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet_study.beyond.priors.classes import ClassField, ThresholdedField, log_box
+from uqsonet_study.beyond.priors.classes import ThresholdedField
 from uqsonet_study.beyond.priors.mixtures import MixtureField, StudentField
 from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential
 from uqsonet_study.problems import get_problem
@@ -35,8 +35,6 @@ MIXTURE_FIELDS = [gaussian(), gaussian(0.8, 0.6, -0.6)]
 MIXTURE = MixtureField(MIXTURE_FIELDS, [0.3, 0.7])
 STUDENT = StudentField(gaussian(0.4), degrees=3, largest=3)
 TWO_VALUED = ThresholdedField(zero_mean(), -0.8, 0.8)
-WITHIN = [zero_mean(kernel=squared_exponential(std, 0.4)) for std in (0.3, 0.2)]
-FACIES = ClassField(zero_mean(), [0.0], [-0.4, 0.4], WITHIN)
 
 
 def assert_same_law(found, expected):
@@ -54,7 +52,6 @@ def assert_same_law(found, expected):
         (MIXTURE, (0.9, 0.3)),  # either field may be behind these
         (STUDENT, (0.5, 0.7)),
         (STUDENT, (2.2, 0.3)),  # far out: a large scale
-        (FACIES, (0.1, -0.3)),  # the class of the first is in doubt
     ],
 )
 def test_a_posterior_is_what_rejection_leaves_of_the_prior(prior, values):
@@ -80,18 +77,6 @@ def test_the_posterior_of_two_values_is_what_rejection_leaves(classes):
         assert bool((found[:, SENSORS] == values).double().mean() > 0.9999)
         assert found.unique().tolist() == [-0.8, 0.8]
         assert_same_law(found, expected)
-
-
-def test_sensors_of_classes_that_cannot_be_told_apart_are_refused():
-    doubtful = ClassField(zero_mean(), [0.0], [0.0, 1e-3], WITHIN)
-    with pytest.raises(ObservationError, match="too many classes"):
-        doubtful.posterior(POINTS[:13], torch.zeros(13).double(), 0.1)
-
-
-def test_the_probability_of_an_orthant():
-    covariance = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
-    ends = torch.zeros(2).double(), torch.full((2,), torch.inf).double()
-    assert math.exp(log_box(covariance, *ends)) == pytest.approx(1 / 3, abs=1e-4)
 
 
 def test_the_weight_of_a_component_is_its_evidence():

@@ -29,7 +29,7 @@ def digests() -> dict[str, str]:
         found[f"train {name}"] = sources.digest([SCRIPTS / "train.py"], [model])
     figure = "uqsonet_study.report.figures.compare"
     found["figure"] = sources.digest([SCRIPTS / "figure.py"], [figure])
-    for law in ("mixture", "copula", "auto"):
+    for law in ("mixture", "latent", "auto"):
         found[f"law {law}"] = sources.digest([SCRIPTS / "law.py"], sources.law_modules(law))
     return found
 

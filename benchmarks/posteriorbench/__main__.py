@@ -131,7 +131,7 @@ def sampled_darcy(case: Case, model: uqsonet.Emulator) -> tuple[Answer, Tensor]:
     return Answer(mean, std, first, notes), second
 
 
-LAWS = {"poisson": "mixture", "darcy": "thresholded"}
+LAWS = {"poisson": "mixture", "darcy": "latent"}
 """Law of the inputs that the library's models are fitted with."""
 
 

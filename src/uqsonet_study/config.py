@@ -156,12 +156,7 @@ Law = Literal[
     "auto",
     "gaussian",
     "mixture",
-    "family",
-    "thresholded",
-    "facies",
-    "bounded",
-    "copula",
-    "analogue",
+    "latent",
     "exact",
 ]
 

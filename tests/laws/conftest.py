@@ -15,7 +15,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fitting import choose_law as choice
 from uqsonet.fitting import fit as fitting
 from uqsonet.gauss.gaussian import covariance_root
-from uqsonet.laws import bounded, facies, mixture
+from uqsonet.laws import clusters
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -36,10 +36,8 @@ def quick_cards() -> Iterator[None]:
 def quick_fits() -> Iterator[None]:
     """Take fewer mixtures and draws: how well laws are fitted is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mixture, "CLUSTERS", (1, 2))
-        patch.setattr(mixture, "SHRINKAGE", (0.0, 0.05))
-        patch.setattr(bounded, "EM_DRAWS", 2048)
-        patch.setattr(facies, "COUNTS", (2,))
+        patch.setattr(clusters, "CLUSTERS", (1, 2))
+        patch.setattr(clusters, "SHRINKAGE", (0.0, 0.05))
         patch.setattr(choice, "SCORE_DRAWS", 128)
         yield
 
@@ -89,12 +87,6 @@ def bounded_fields(rng: np.random.Generator, size: int, bound: float = 1.2) -> n
     return np.concatenate(kept)[:size]
 
 
-def facies_fields(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Draw fields (size, 24) of two classes, each with a Gaussian field in it."""
-    inner = [gaussian_fields(rng, size, kernel(0.4, 0.2), mean) for mean in (-0.8, 0.8)]
-    return np.where(gaussian_fields(rng, size, kernel(0.3)) > 0, *inner[::-1])
-
-
 def student_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     """Draw fields (size, 24) of a Student-t process of three degrees, its scale cut at 3."""
     scale = np.sqrt(3 / rng.chisquare(3, (4 * size, 1)))
@@ -107,22 +99,28 @@ def rain_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     return np.maximum(gaussian_fields(rng, size, kernel(0.3)), 0.0) ** 1.5
 
 
+def waves(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Draw fields (size, 24) of three numbers each: size, frequency and phase of a wave."""
+    low, high = (0.3, 0.5, 0.0), (1.0, 2.0, 2 * np.pi)
+    a, f, p = rng.uniform(low, high, (size, 3)).T[..., None]
+    return a * np.sin(2 * np.pi * f * points() + p)
+
+
 def length_fields(rng: np.random.Generator, size: int) -> np.ndarray:
     """Draw fields (size, 24), each of one of eight lengths."""
     drawn = [gaussian_fields(rng, size, kernel(length, 0.5), MEANS[0]) for length in LENGTHS]
     return np.stack(drawn)[rng.integers(len(LENGTHS), size=size), np.arange(size)]
 
 
-LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
-    "gaussian": lambda rng, size: gaussian_fields(rng, size, kernel(0.3)),
-    "mixture": two_fields,
-    "family": length_fields,
-    "thresholded": two_values,
-    "facies": facies_fields,
-    "bounded": bounded_fields,
-    "copula": rain_fields,
+LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = {
+    "gaussian": ("gaussian", lambda rng, size: gaussian_fields(rng, size, kernel(0.3))),
+    "clusters": ("mixture", two_fields),
+    "kernels": ("mixture", length_fields),
+    "runs": ("mixture", waves),
+    "classes": ("latent", two_values),
+    "margins": ("latent", rain_fields),
 }
-"""Inputs that a law describes, by its name."""
+"""A law and inputs that it describes, by what describes them."""
 
 
 def functions_of(kappa: np.ndarray, grid: Grid = SMALL) -> Functions:

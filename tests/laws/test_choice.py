@@ -18,7 +18,6 @@ from tests.laws.conftest import (
     kernel,
     model_of,
     runs_of,
-    student_fields,
     two_fields,
     two_values,
 )
@@ -28,8 +27,7 @@ from uqsonet.fitting import fit as fitting
 from uqsonet.fitting.card import _law_text
 from uqsonet.fitting.choose_law import equip, refit
 from uqsonet.laws import NAMES
-from uqsonet.laws.base import InputLaw
-from uqsonet.laws.thresholded import ThresholdedPosterior
+from uqsonet.laws.latent import LatentPosterior
 from uqsonet.operator.model import KarhunenLoeveModel
 
 pytestmark = pytest.mark.usefixtures("quick_fits")
@@ -57,9 +55,9 @@ def by_law(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {row["law"]: row for row in rows}
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_auto_finds_the_law(name):
-    kappa = LAWS[name](np.random.default_rng(1), HELD + SIZE)
+@pytest.mark.parametrize(("name", "draw"), LAWS.values(), ids=LAWS)
+def test_auto_finds_the_law(name, draw):
+    kappa = draw(np.random.default_rng(1), HELD + SIZE)
     model, rows = chosen(kappa)
     taken = [row["law"] for row in rows if row["chosen"]]
     assert taken == [name]
@@ -86,7 +84,7 @@ def test_values_at_points_show_what_coefficients_hide():
     _, rows = chosen(-np.log1p(-ndtr(z)), modes=24)  # exponential
     row = by_law(rows)["gaussian"]
     assert row["values"] > 3 * choice.CHANCE_VALUES / SIZE**0.5
-    assert [one["law"] for one in rows if one["chosen"]] == ["copula"]
+    assert [one["law"] for one in rows if one["chosen"]] == ["latent"]
     gaussian = choice.distance_of_values(torch.from_numpy(z))
     assert gaussian < choice.CHANCE_VALUES / len(z) ** 0.5
 
@@ -101,7 +99,7 @@ def test_a_law_whose_fields_leave_the_range_is_not_taken():
     found = by_law(rows)
     assert found["gaussian"]["distance"] <= found["gaussian"]["chance"]
     assert found["gaussian"]["outside"] > 0.5
-    assert found["thresholded"]["outside"] == 0.0
+    assert found["latent"]["outside"] == 0.0
     assert not found["gaussian"]["chosen"] and not found["mixture"]["chosen"]
 
 
@@ -142,7 +140,7 @@ def test_answers_that_are_as_good_as_exact_decide_nothing():
 
 def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch):
     kappa = gaussian_fields(np.random.default_rng(4), HELD + 400, kernel(0.3))
-    with pytest.raises(ConfigError, match=r"'no' is unknown.*gaussian, family, mixture") as caught:
+    with pytest.raises(ConfigError, match=r"'no' is unknown.*gaussian, mixture, latent") as caught:
         chosen(kappa, "no", 4)
     for name in NAMES:
         assert name in str(caught.value)
@@ -150,10 +148,13 @@ def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch
     def forbidden(*_: object) -> None:
         raise AssertionError("training has begun")
 
-    for law, reason in (("thresholded", "more than a few values"), ("bounded", "their range")):
-        match = rf"law '{law}' does not fit these inputs: .*{reason}"
-        with pytest.raises(ConfigError, match=match):
-            chosen(kappa, law, 4)
+    with pytest.raises(ConfigError, match=r"'latent' does not fit these inputs: they are too few"):
+        chosen(kappa[: HELD + 40], "latent", 4)
+    gone = "family", "analogue", "facies"
+    new = "bounded", "copula", "thresholded"
+    for law, instead in [(law, "mixture") for law in gone] + [(law, "latent") for law in new]:
+        with pytest.raises(ConfigError, match=rf"law '{law}' is gone: take '{instead}'"):
+            uqsonet.fit(runs_of(kappa), bar=False, law=law)
     monkeypatch.setattr(fitting, "choose_linear", forbidden)
     for wrong in ("no", "Mixture", None, ["mixture"]):
         with pytest.raises(ConfigError, match="unknown"):
@@ -164,33 +165,16 @@ def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(monkeypatch):
     def refuse(*_: object) -> None:
         raise ObservationError("no sample")
 
-    monkeypatch.setattr(ThresholdedPosterior, "sample", refuse)
+    monkeypatch.setattr(LatentPosterior, "sample", refuse)
     kappa = two_values(np.random.default_rng(11), HELD + 200)
     model, rows = chosen(kappa, modes=8)
-    assert "thresholded" not in by_law(rows) and {"gaussian", "analogue"} <= set(by_law(rows))
+    assert "latent" not in by_law(rows) and {"gaussian", "mixture"} <= set(by_law(rows))
     assert model.config.law in by_law(rows)
-    with pytest.raises(ConfigError, match="'thresholded' does not fit these inputs"):
-        chosen(kappa, "thresholded", 8)
+    with pytest.raises(ConfigError, match="'latent' does not fit these inputs"):
+        chosen(kappa, "latent", 8)
 
 
-def test_a_mixture_whose_fields_leave_the_range_is_fitted_without_scales(monkeypatch):
-    """One scale for all modes is too much for fields that are smooth or rough."""
-    kappa = student_fields(np.random.default_rng(3), HELD + 1200)
-    model, _ = chosen(kappa, "mixture", 8)
-    assert len(model.law_tensors()["law/scales"]) > 1
-
-    def outside(_: object, law: InputLaw | None, *more: object) -> float:
-        return 0.0 if law is None else float(len(law.tensors()["scales"]) > 1)
-
-    monkeypatch.setattr(choice, "_outside", outside)
-    model, rows = chosen(kappa, "mixture", 8)
-    assert len(model.law_tensors()["law/scales"]) == 1 and rows[0]["outside"] == 0.0
-    law = model.law
-    refit(model, law, functions_of(kappa))
-    assert model.law is not law and len(model.law_tensors()["law/scales"]) == 1
-
-
-@pytest.mark.parametrize("law", ["mixture", "family", "bounded"])
+@pytest.mark.parametrize("law", ["mixture", "latent"])
 def test_the_same_seed_gives_the_same_law(law):
     kappa = bounded_fields(np.random.default_rng(6), HELD + 150)
     (one, first), (two, second) = (chosen(kappa, law, 6, seed=3) for _ in range(2))
@@ -204,19 +188,15 @@ def test_the_same_seed_gives_the_same_law(law):
 def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one():
     rng = np.random.default_rng(7)
     kappa = two_values(rng, HELD + 200)
-    model, _ = chosen(kappa, "thresholded", 8)
+    model, _ = chosen(kappa, "latent", 8)
     law = model.law
     other = model_of(two_values(rng, 300), 8)
     refit(other, law, functions_of(two_values(rng, 300)))
-    assert other.config.law == "thresholded" and other.law is not law
-    refit(other, law, functions_of(gaussian_fields(rng, 300, kernel(0.3))))
+    assert other.config.law == "latent" and other.law is not law
+    refit(other, law, functions_of(gaussian_fields(rng, 40, kernel(0.3))))  # too few
     assert other.config.law == "gaussian" and other.law is None
     refit(other, None, functions_of(kappa))
     assert other.law is None
-    model, _ = chosen(kappa, "analogue", 8)
-    refit(other, model.law, functions_of(kappa[:100]))
-    assert other.config.law == "analogue"
-    assert len(other.law.fields) == 100 and other.law.share == model.law.share  # type: ignore[union-attr]
 
 
 def fitted(kappa: np.ndarray, law: str = "auto", **more: object) -> uqsonet.Emulator:
@@ -238,16 +218,16 @@ def mixed(quick_fits: None) -> uqsonet.Emulator:
     return fitted(two_fields(np.random.default_rng(2), 1000))
 
 
-def test_two_valued_inputs_are_taken_to_be_thresholded(binary):
+def test_two_valued_inputs_are_taken_to_be_classes(binary):
     recipe = binary.card["recipe"]
-    assert recipe["law"] == "thresholded" == binary.operator.config.law  # type: ignore[union-attr]
+    assert recipe["law"] == "latent" == binary.operator.config.law  # type: ignore[union-attr]
     rows = {row["law"]: row for row in recipe["laws"]}
-    assert {"gaussian", "mixture", "thresholded", "analogue"} <= set(rows)
-    assert [law for law, row in rows.items() if row["chosen"]] == ["thresholded"]
-    gain = [rows["gaussian"][f"crps_{m}"] / rows["thresholded"][f"crps_{m}"] - 1 for m in (3, 6)]
-    words = f"takes the law 'thresholded'; the CRPS of held-out runs would be {50 * sum(gain):.1f}"
+    assert {"gaussian", "mixture", "latent"} <= set(rows)
+    assert [law for law, row in rows.items() if row["chosen"]] == ["latent"]
+    gain = [rows["gaussian"][f"crps_{m}"] / rows["latent"][f"crps_{m}"] - 1 for m in (3, 6)]
+    words = f"takes the law 'latent'; the CRPS of held-out runs would be {50 * sum(gain):.1f}"
     assert words in (limit(binary))
-    assert "law thresholded" in str(binary) and "Kolmogorov distance" in str(binary)
+    assert "law latent" in str(binary) and "Kolmogorov distance" in str(binary)
 
 
 def test_a_law_that_was_asked_for_is_named_without_a_comparison():
@@ -255,20 +235,20 @@ def test_a_law_that_was_asked_for_is_named_without_a_comparison():
     text = limit(fitted(classes, "gaussian"))
     assert "The model takes them to be: the shape of its plain bands may be wrong" in text
     assert "no other law" not in text
-    assert limit(fitted(classes, "analogue")).endswith("The model takes the law 'analogue'.")
+    assert limit(fitted(classes, "mixture")).endswith("The model takes the law 'mixture'.")
     # Whatever the inputs are like.
-    model = fitted(gaussian_fields(np.random.default_rng(1), 60, kernel(0.3)), "analogue")
-    assert "The model takes the law 'analogue'." in model.card["limits"]
+    model = fitted(gaussian_fields(np.random.default_rng(1), 60, kernel(0.3)), "mixture")
+    assert "The model takes the law 'mixture'." in model.card["limits"]
 
 
 def test_a_law_that_wins_by_the_range_of_its_fields_says_so():
     """Its CRPS may then be the higher one: no gain below zero is promised."""
     card = {
         "recipe": {
-            "law": "thresholded",
+            "law": "latent",
             "laws": [
                 {"law": "gaussian", "crps_3": 0.99, "outside": 0.8, "chosen": False},
-                {"law": "thresholded", "crps_3": 1.0, "outside": 0.0, "chosen": True},
+                {"law": "latent", "crps_3": 1.0, "outside": 0.0, "chosen": True},
             ],
         }
     }

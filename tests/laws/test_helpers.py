@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from tests.laws.conftest import SMALL
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.laws.latent import farthest_points
 
 
 def test_independent_errors_of_a_sensor_add_up():
@@ -14,9 +12,3 @@ def test_independent_errors_of_a_sensor_add_up():
     noise, norm = torch.tensor([[0.0, 0.3]]).double(), torch.tensor([[2.0, 0.5]]).double()
     # The mean of four points averages what the modes leave out of each of them.
     assert sensor_noise(noise, 0.8, 0.6, norm=norm)[0].tolist() == pytest.approx([2, 0.34**0.5])
-
-
-def test_points_are_spread_out():
-    points = SMALL.points()
-    chosen = farthest_points(points, 3, points.mean(0), decimals=9)
-    assert sorted(chosen.tolist()[1:]) == [0, 23] and chosen[0] in (11, 12)

@@ -28,7 +28,7 @@ def outputs(k: np.ndarray) -> np.ndarray:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     k, x = two_values(np.random.default_rng(0), 1500), SMALL.points().numpy()
     runs = uqsonet.Runs({"k": (k, x)}, {"u": (outputs(k), x)})
-    found = uqsonet.fit(runs, sensors=[5], law="thresholded", bar=False)
+    found = uqsonet.fit(runs, sensors=[5], law="latent", bar=False)
     path = Path(tmp_path_factory.mktemp("made")) / "model.safetensors"
     found.save(path)
     return uqsonet.load(path)

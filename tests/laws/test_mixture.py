@@ -1,7 +1,5 @@
 """Clusters and scales: what is fitted, and the closed form against dense formulas."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -13,19 +11,24 @@ from tests.laws.conftest import (
     MEANS,
     SMALL,
     functions_of,
+    gaussian_fields,
     kernel,
     model_of,
     seeded,
     student_fields,
     two_fields,
+    waves,
 )
 from uqsonet.fields.cloud import Point
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws import law_of, mixture
+from uqsonet.laws import clusters
 from uqsonet.laws.bases import SINGLE_PRECISION
-from uqsonet.laws.mixture import Clusters, MixtureLaw
+from uqsonet.laws.components import Components
+from uqsonet.laws.mixture import MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
+
+SPREAD = torch.empty(0)  # of runs as components, which there are none of in these laws
 
 Sensors = tuple[Tensor, Tensor, Tensor]
 """Locations (m, 1), values (m,), noise (m,)."""
@@ -34,7 +37,7 @@ Sensors = tuple[Tensor, Tensor, Tensor]
 def fit(model: KarhunenLoeveModel, kappa: np.ndarray) -> MixtureLaw:
     rows = torch.from_numpy(kappa.astype(np.float32))
     sample = input_sample(model, Functions(model.fields, "training", rows, rows))
-    return MixtureLaw.fit(sample, 0)[0]
+    return MixtureLaw.fit(sample, 0)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,9 @@ def model(kappa: np.ndarray) -> KarhunenLoeveModel:
     weights = torch.from_numpy(rng.dirichlet(np.ones(12)).reshape(3, 4))
     roots = torch.from_numpy(0.5 * rng.standard_normal((3, 6, 6))).tril() + torch.eye(6).double()
     scales = torch.tensor([0.4, 0.8, 1.3, 3.0], dtype=torch.float64)
-    clusters = Clusters(weights.log(), scales, torch.from_numpy(rng.standard_normal((3, 6))), roots)
-    model.use_law(MixtureLaw(clusters, torch.tensor([0.02, 0.05, 0.1], dtype=torch.float64)))
+    means, left = torch.from_numpy(rng.standard_normal((3, 6))), torch.tensor([0.02, 0.05, 0.1])
+    block = Components(weights.log(), scales, means, roots, left.double())
+    model.use_law(MixtureLaw([block], {}, SPREAD))
     return model
 
 
@@ -64,18 +68,18 @@ def fitted(kappa: np.ndarray) -> tuple[KarhunenLoeveModel, MixtureLaw]:
 def dense(model: KarhunenLoeveModel, sensors: Sensors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return weights (k,), means (k, r) and covariances (k, r, r) of the posterior's components."""
     x, values, noise = sensors
-    law, bases = model.law, model.bases
+    (block,), bases = model.law.blocks, model.bases
     rows = SMALL.interpolate(bases.input_factor.double(), x).numpy()
     y = values.numpy() - SMALL.interpolate(bases.input_mean[:, None], x)[:, 0].numpy()
     least = SINGLE_PRECISION**2 * float(bases.input_factor.double().square().sum(1).mean())
     logs, means, covariances = [], [], []
     for mean, root, left, weights in zip(
-        *(t.numpy() for t in (law.clusters.means, law.clusters.roots)),
-        law.remainder.tolist(),
-        law.clusters.log_weights.tolist(),
+        *(t.numpy() for t in (block.means, block.roots)),
+        block.remainder.tolist(),
+        block.log_weights.tolist(),
         strict=True,
     ):
-        for scale, weight in zip(law.clusters.scales.tolist(), weights, strict=True):
+        for scale, weight in zip(block.scales.tolist(), weights, strict=True):
             prior = scale**2 * root @ root.T
             level = np.diag(noise.numpy() ** 2 + left**2 + least)
             seen = rows @ prior @ rows.T + level
@@ -117,7 +121,7 @@ def test_moments_and_samples_are_those_of_dense_formulas(model, kind):
     mean = share @ means
     second = np.tensordot(share, covariances + means[:, :, None] * means[:, None], 1)
     found = posterior.linear_moments(torch.eye(6, dtype=torch.float64))
-    assert np.abs(posterior._weights[0].flatten().numpy() - share).max() < 1e-8
+    assert np.abs(posterior.weights[0].numpy() - share).max() < 1e-8
     for ours in (posterior.mean[0], found[0][0]):
         assert np.abs(ours.numpy() - mean).max() < 1e-8
     assert np.abs(found[1][0].numpy() - second + np.outer(mean, mean)).max() < 1e-8
@@ -140,7 +144,8 @@ def test_tail_is_the_probability_of_values_as_far(model, monkeypatch):
     rows = SMALL.interpolate(model.bases.input_factor.double(), x)
     mean = SMALL.interpolate(model.bases.input_mean[:, None], x)[:, 0]
     noise = 0.2 * torch.randn(size, 3, generator=generator, dtype=torch.float64)
-    exact = MixtureLaw(law.clusters, torch.zeros(3, dtype=torch.float64))
+    block = law.blocks[0].replaced(remainder=torch.zeros(3, dtype=torch.float64))
+    exact = MixtureLaw([block], {}, SPREAD)
     monkeypatch.setattr(model, "law", exact)
     tail = model.input_posterior(x.expand(size, 3, 1), mean + a @ rows.T + noise, None, 0.2).tail
     far = model.input_posterior(x, mean + 60.0, None, 0.2).tail
@@ -155,7 +160,7 @@ def test_tail_is_the_probability_of_values_as_far(model, monkeypatch):
 def test_a_fitted_mixture_answers_as_the_true_one(fitted):
     """Fields are stated on the grid here: nothing of the model's bases is in the reference."""
     model, law = fitted
-    assert len(law.clusters.means) == 2 and law.clusters.log_weights.exp().sum() > 0.999
+    assert [len(block.means) for block in law.blocks] == [2]
     model.use_law(law)
     rng = np.random.default_rng(6)
     errors = []
@@ -180,12 +185,14 @@ def test_a_fitted_mixture_answers_as_the_true_one(fitted):
 
 
 def test_scales_of_a_student_process_are_found(monkeypatch):
-    monkeypatch.setattr(mixture, "CLUSTERS", (1,))
+    monkeypatch.setattr(clusters, "CLUSTERS", (1,))
     rng = np.random.default_rng(3)
     kappa = student_fields(rng, 6000)
     model = model_of(kappa, 8)
-    law = fit(model, kappa)
-    assert len(law.clusters.scales) > 1
+    sample = input_sample(model, functions_of(kappa))
+    found = clusters.fitted(sample.coefficients, sample.remainder, rng, True)
+    assert len(found.scales) > 1
+    law = MixtureLaw([found], {}, SPREAD)
     model.use_law(law)
     size = 200_000
     scale = np.sqrt(3 / rng.chisquare(3, size))
@@ -209,74 +216,62 @@ def test_scales_of_a_student_process_are_found(monkeypatch):
     assert max(errors) < 0.08, errors
 
 
-def test_spectra_are_found_and_their_samples_completed() -> None:
-    """Two spectra of one size: one is smooth, of the other modes leave a part out."""
-    generator, k = np.random.default_rng(0), np.arange(24)
-    cosines = np.sqrt(2) * np.cos(np.pi * np.outer(k, (k + 0.5) / 24))
-    std = np.stack([(1.0 + k) ** -3.0, (1.0 + k) ** -0.5])
-    std /= np.linalg.norm(std, axis=1, keepdims=True)
-    fields = (std[np.arange(2000) % 2] * generator.standard_normal((2000, 24))) @ cosines
-    model = model_of(fields, 6)
-    sample = input_sample(model, functions_of(fields))
-    waves = mixture._Waves.of(sample)
-    clusters, shares = waves.spectra(torch.arange(2000), 2)
-    smooth = int(shares[::2].mean(0).argmax())
-    assert float(shares[::2, smooth].mean()) > 0.97 and float(shares[1::2, smooth].mean()) < 0.03
-    left = [(std[spectrum, 6:] ** 2).sum() ** 0.5 for spectrum in (0, 1)]
-    rest = waves.rest(shares, generator)
-    assert rest.shape == (2, mixture.REST, 24)
-    law = MixtureLaw(clusters, rest.double().square().mean((1, 2)).sqrt(), rest)
-    assert float(law.remainder[1 - smooth]) == pytest.approx(left[1], rel=0.05)
-
-    model.use_law(law_of("mixture", law.tensors(), model.bases))  # as a weight file is read
-    with pytest.raises(ValueError, match=r"rest is torch\.float64"):
-        law_of("mixture", law.tensors() | {"rest": rest.double()}, model.bases)
-    nothing = torch.zeros(0, 1), torch.zeros(0), None, None
-    for spectrum in (0, 1):
-        truth = (std[spectrum] * generator.standard_normal(24)) @ cosines
-        seen = SMALL.points()[::3], torch.from_numpy(truth[::3]), None, 0.05
-        answer = model.condition_jointly(nothing, seen).input
-        assert answer.left_out is not None and answer.whole is not None
-        expected = float(answer.left_out())
-        within = (0.9, 1.1) if spectrum else (0.0, 0.2)
-        assert within[0] * left[1] < expected < within[1] * left[1]
-        drawn = next(answer.whole(2000, seeded()))
-        inside = drawn.double() - model.bases.input_mean
-        beyond = inside - inside @ model.bases.from_fields() @ model.bases.input_factor.double().T
-        assert float(beyond.square().mean().sqrt()) == pytest.approx(expected, rel=0.4)
-
-
-def test_smooth_spectra_are_told_apart_and_new_fields_have_their_rest() -> None:
-    """Four smoothnesses, few runs: their modes hold more of them than of new fields."""
-    generator, k = np.random.default_rng(1), np.arange(96)
-    cosines = np.sqrt(2) * np.cos(np.pi * np.outer(k, (k + 0.5) / 96))
-    std = (1.0 + k) ** -np.array([0.6, 1.2, 1.8, 2.4])[:, None]
-
-    def fields(size: int) -> np.ndarray:
-        return (std[np.arange(size) % 4] * generator.standard_normal((size, 96))) @ cosines
-
-    grid = replace(SMALL, shape=(96,))
-    runs = fields(200)
-    model = model_of(runs, 40, grid)
-    sample = input_sample(model, functions_of(runs, grid))
-    waves = mixture._Waves.of(sample)
-    _, shares = waves.spectra(torch.arange(200), 4)
-    kinds = shares.view(50, 4, 4).mean(0)  # of each smoothness, in each spectrum
-    assert (kinds.amax(1) > 0.8).all() and len(kinds.argmax(1).unique()) == 4
-    rest = waves.rest(shares, generator)[int(kinds[0].argmax())]
-    rough = torch.from_numpy(fields(2000)[::4])
-    left = rough - model.bases.input_mean
-    left = left - (left @ model.bases.from_fields()) @ model.bases.input_factor.double().T
-    training = float(sample.remainder[::4].square().mean())
-    assert training < 0.75 * float(left.square().mean())
-    assert float(rest.square().mean()) == pytest.approx(float(left.square().mean()), rel=0.1)
-
-
 def test_clusters_that_all_inputs_do_not_have_give_way_to_one() -> None:
     """Numbers of which half stand at an end: clusters of some of them shrink to it with others."""
     kappa = np.clip(np.exp(np.random.default_rng(0).standard_normal((80, 1))), 0, 1)
     sample = input_sample(model_of(kappa, 1, Point()), functions_of(kappa, Point()))
-    (law,) = MixtureLaw.fit(sample, 0)
-    weights = law.clusters.log_weights.exp().sum(1)
-    mean = (weights[:, None] * law.clusters.means).sum(0)
-    assert float(mean) == pytest.approx(float(sample.coefficients.mean()), abs=0.05)
+    a = sample.coefficients
+    found = clusters.fitted(a, sample.remainder, np.random.default_rng(0), True)
+    mean = (found.log_weights.exp().sum(1)[:, None] * found.means).sum(0)
+    assert float(mean) == pytest.approx(float(a.mean()), abs=0.05)
+
+
+def test_one_gaussian_law_is_taken_where_it_is_right() -> None:
+    kappa = gaussian_fields(np.random.default_rng(1), 400, kernel(0.3))
+    (block,) = fit(model_of(kappa, 10), kappa).blocks
+    assert block.log_weights.shape == (1, 1)
+
+
+@pytest.fixture(scope="module")
+def waving() -> KarhunenLoeveModel:
+    kappa = waves(np.random.default_rng(1), 1500)
+    model = model_of(kappa, 10)
+    model.use_law(fit(model, kappa))
+    return model
+
+
+def test_every_run_is_a_component_of_a_law_that_nobody_foresaw(waving) -> None:
+    """Three numbers say all: by weighting of draws; a Gaussian law has a std ten times as large."""
+    rng, at, noise = np.random.default_rng(2), [2, 8, 13, 20], 0.05
+    drawn = waves(rng, 1_000_000)
+    law, errors = waving.law, []
+    assert len(law.tensors()["runs"]) == 1500
+    for truth in waves(rng, 8):
+        y = truth[at] + noise * rng.standard_normal(4)
+        weight = np.exp(-(((drawn[:, at] - y) / noise) ** 2).sum(1) / 2)
+        weight /= weight.sum()
+        mean = weight @ drawn
+        std = np.sqrt((weight @ drawn**2 - mean**2).clip(0))
+        found = []
+        for one in (law, None):
+            waving.use_law(one)
+            answer = waving.condition(SMALL.points()[at], y, None, noise)
+            found += [np.linalg.norm(answer.mean() - mean), np.linalg.norm(answer.std() - std)]
+        errors.append([*found, np.linalg.norm(std)])
+    waving.use_law(law)
+    off, spread, off_gaussian, spread_gaussian, std = np.mean(errors, 0)
+    assert off < 0.7 * std and spread < 0.6 * std
+    assert off < 0.3 * off_gaussian and spread < 0.3 * spread_gaussian
+
+
+def test_moments_of_many_components_are_those_of_their_samples(waving) -> None:
+    x, y = SMALL.points()[[3, 9, 17]], torch.tensor([0.3, -0.2, 0.4])
+    posterior = waving.input_posterior(x, y, None, 0.2)
+    drawn = posterior.sample(20_000, seeded())[0].double()
+    mean, covariance = (t[0] for t in posterior.linear_moments(torch.eye(drawn.shape[1])))
+    std = covariance.diagonal().sqrt()
+    assert float(((drawn.mean(0) - mean) / std).abs().max()) < 5 / 20_000**0.5
+    assert float((drawn.T.cov() - covariance).abs().max()) < 0.05 * float(std.max()) ** 2
+    kinds = posterior.kinds(500, seeded())[0]
+    made = posterior.coordinates(torch.zeros(500, drawn.shape[1]), kinds)
+    assert made.shape == (500, drawn.shape[1]) and bool(made.isfinite().all())

@@ -10,7 +10,7 @@ from tests.test_joint import FIELDS, Bent, integral
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fitting import choose_law as choice
-from uqsonet.laws import NAMES, law_class
+from uqsonet.laws import law_class
 from uqsonet.operator.base import build_model
 from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KarhunenLoeveNetwork
@@ -21,7 +21,7 @@ from uqsonet_study.baselines import build_baseline
 from uqsonet_study.ensemble import DeepEnsemble
 
 NETWORKS = "attention", "ensemble", "prior"
-ALL = *NETWORKS, "cokriging", "regression", *NAMES, *(f"bent {law}" for law in NAMES)
+ALL = *NETWORKS, "cokriging", "regression", *LAWS, *(f"bent {kind}" for kind in LAWS)
 ASKED: list[tuple[str, dict[str, object]]] = [
     *(("mean", {}), ("std", {}), ("sample", {"size": 9, "seed": 2}), ("sample", {"size": 1})),
     *(("quantile", {"levels": 0.1, "size": 200}), ("band", {"kind": "plain"})),
@@ -36,8 +36,9 @@ def model_of(name: str) -> Emulator:
     if name == "ensemble":
         members = [test_attention.build("vidon", seed=seed) for seed in (0, 1)]
         return Emulator.around(DeepEnsemble(members))
-    law = name.removeprefix("bent ")
-    kappa = torch.from_numpy(LAWS.get(law, LAWS["gaussian"])(np.random.default_rng(0), 200))
+    kind = name.removeprefix("bent ")
+    law, draw = LAWS.get(kind, LAWS["gaussian"])
+    kappa = torch.from_numpy(draw(np.random.default_rng(0), 200))
     data = Functions(FIELDS, "training", kappa.float(), (kappa @ integral().T).float())
     if name in ("cokriging", "regression"):
         return Emulator.around(build_baseline(name, data, 0.1))
@@ -45,14 +46,14 @@ def model_of(name: str) -> Emulator:
         model = build_model("uqsonet", FIELDS, test_attention_prior.NETWORK, 0.1).eval()
         model.fit_constants(data)
         return Emulator.around(model)
-    branch, change = ([], "identity") if law == name else ([4], "log")
+    branch, change = ([], "identity") if kind == name else ([4], "log")
     sizes = {"input_modes": 6, "output_modes": 6, "branch": branch, "held_out_residuals": True}
     model = KarhunenLoeveModel(FIELDS, KarhunenLoeveNetwork.model_validate(sizes), 0.1).eval()
     model.fit_constants(data)
     set_residuals(model, 0.1 * torch.randn(50, 6, generator=torch.Generator()), 0.05, 0.05)
     model.network = Bent() if branch else None
     if law != "gaussian":
-        model.use_law(law_class(law).fit(choice.input_sample(model, data), 0)[0])
+        model.use_law(law_class(law).fit(choice.input_sample(model, data), 0))
     read, left = [Field("k", SMALL, Transform(change))], torch.full((SMALL.size,), 0.05)
     return Emulator(model, read, [FIELDS.output], noise_std=0.1, remainder=left)
 
@@ -60,12 +61,12 @@ def model_of(name: str) -> Emulator:
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.long) if "copula" in name else name for name in ALL],
+    [pytest.param(name, marks=pytest.mark.long) if "margins" in name else name for name in ALL],
 )
 def test_company_has_no_influence(name, monkeypatch):
     monkeypatch.setattr("uqsonet.emulator.field_law.SETS", 2)
     model, counts = model_of(name), torch.tensor([[3, 0], [1, 2], [5, 0], [0, 1], [2, 4]])
-    long = "bounded", "thresholded", "facies", "copula", *NETWORKS
+    long = "classes", "margins", *NETWORKS
     joint = not name.endswith(long)
     counts = counts.clamp_min(name in NETWORKS) * torch.tensor([1, joint])
     mask = torch.cat([torch.arange(5) < count for count in counts.T[..., None]], 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import uqsonet
 from tests.own.conftest import Linear, waves
 from uqsonet import Emulator, Runs
-from uqsonet.errors import ConfigError, DataError
+from uqsonet.errors import DataError
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting import choose_law
 from uqsonet.runs.runs import distance_from_gaussian, proposed_transform, split_runs
@@ -74,14 +74,12 @@ def test_a_kernel_is_taken_where_no_line_explains_the_outputs(tmp_path: Path) ->
 
 
 def test_a_number_of_two_kinds_is_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose_law, "NAMES", ("gaussian", "family"))  # others take seconds
+    monkeypatch.setattr(choose_law, "NAMES", ("gaussian", "mixture"))  # others take seconds
     z = np.random.default_rng(0).standard_normal(100)
     k = z / 5 + np.sign(z)
     u = k[:, None] * (1 + LINE)
     model = uqsonet.fit(Runs({"k": k}, {"u": u}), sensors=[1], bar=False)
     np.testing.assert_allclose(model.condition([0.5], k[:1]).mean(), u[0], atol=1e-4)
-    with pytest.raises(ConfigError, match="'family' does not fit these inputs: they are single"):
-        uqsonet.fit(Runs({"k": k}, {"u": u}), sensors=[1], bar=False, law="family")
 
 
 @given(size=st.integers(20, 5000), seed=st.integers(0, 1000))

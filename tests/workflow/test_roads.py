@@ -61,7 +61,7 @@ def test_laws_are_fitted_to_each_trial_and_scored(project: Project, run: Run) ->
     sets, _, _ = load_sets(file)
     assert isinstance(sets, Reference) and sets.quantiles is not None
     # Another law needs no other training.
-    more = {"mixture1d": {"methods": ["uqsonet", "mixture", "analogue", "auto"]}}
+    more = {"mixture1d": {"methods": ["uqsonet", "mixture", "auto"]}}
     planned = jobs(
         run(
             "config/laws.yaml",

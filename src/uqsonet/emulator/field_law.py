@@ -198,12 +198,6 @@ class FieldLaw:
         ends = law.ends[part_columns(self._operator.inputs, self.number)] * self.field.scale
         return values.clamp(float(ends[:, 0].min()), float(ends[:, 1].max()))
 
-    def _left_out(self, law: Posterior, x: Tensor) -> Tensor | None:
-        """Return the std (M,) or (b, M) of what is beyond the modes in the sets of a law."""
-        if law.left_out is None:
-            return self._operator.remainder_at(self.number, x)
-        return (law.left_out() * self.field.scale)[:, None].expand(-1, len(x))
-
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean (B, M) at points (M, d)."""
         if self._sampled:
@@ -224,10 +218,10 @@ class FieldLaw:
         if self._sampled:
             return self._sampled_moments(x)[1]
         std = torch.empty(self._batch, len(x), dtype=torch.float64)
-        rest = torch.zeros_like(std)
+        rest, left = torch.zeros_like(std), self._operator.remainder_at(self.number, x)
         prior: Tensor | None = None
         for part, law, _, basis in self._laws(x):
-            if (left := self._left_out(law, x)) is not None:
+            if left is not None:
                 rest[part] = left
             narrowing = law.narrowing()
             if narrowing is None:
@@ -250,10 +244,11 @@ class FieldLaw:
             centred = drawn - drawn.mean(1, keepdim=True)
             return centred.transpose(1, 2) @ centred / (MOMENT_SAMPLES - 1)
         between = torch.empty(self._batch, len(x), len(x), dtype=torch.float64)
+        left = self._operator.remainder_at(self.number, x)
         for part, law, _, basis in self._laws(x):
             _, covariance = self._conditioned.moments(self._of_output, part, law)
             between[part] = basis @ covariance @ basis.T
-            if (left := self._left_out(law, x)) is not None:
+            if left is not None:
                 between[part].diagonal(dim1=1, dim2=2).add_(left.square())
         return between
 
@@ -290,7 +285,6 @@ class FieldLaw:
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
         left, seed = self._operator.remainder_at(self.number, x), _seed(generator_of(seed))
-        transform, unordered = self.field.transform, bool(self.field.transform.values)
         quantiles = torch.empty(self._batch, len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
@@ -299,7 +293,7 @@ class FieldLaw:
 
         def picked(values: Tensor) -> Tensor:
             """Return quantiles (Q, k) of functions at k points (k, size)."""
-            ordered = (transform.inverse(values) if unordered else values).numpy()
+            ordered = values.numpy()
             ordered.sort(axis=1)
             between = ordered[:, low] * (1 - share) + ordered[:, high] * share
             return torch.from_numpy(between.T)
@@ -319,11 +313,8 @@ class FieldLaw:
                     noise *= left[here, None].float()
                 for one, into in zip(c, quantiles[part], strict=True):
                     values = basis[here].float() @ one.T + noise
-                    if unordered:  # by value, not by score
-                        into[:, here] = picked(values + offset[here, None])
-                    else:
-                        into[:, here] = picked(values) + offset[here]
-        return quantiles if unordered else transform.inverse(self.within(quantiles))
+                    into[:, here] = picked(values) + offset[here]
+        return self.field.transform.inverse(self.within(quantiles))
 
 
 def generator_of(seed: object) -> torch.Generator:

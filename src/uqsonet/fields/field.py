@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,38 +23,28 @@ class Transform:
 
     Attributes
     ----------
-    name : {"identity", "log", "asinh", "classes"}
+    name : {"identity", "log", "asinh"}
         Observation noise is additive in the transformed field. With ``log`` it is therefore
         multiplicative in the field itself: ``k exp(eps)``, as in section 4.1. ``asinh`` is for
-        heavy tails of either sign: linear near zero, a logarithm far from it. ``classes`` are
-        names, not numbers: each has a score, which does not depend on its name.
+        heavy tails of either sign: linear near zero, a logarithm far from it.
     unit : float
         What ``asinh`` divides by.
     lower, upper : float
         Ends that the field does not leave: the transform takes what is beyond them back there.
-    values, scores : tuple of float
-        Values of the classes, ascending, and the score of each.
     """
 
     name: str = "identity"
     unit: float = 1.0
     lower: float = float("-inf")
     upper: float = float("inf")
-    values: tuple[float, ...] = ()
-    scores: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in (*TRANSFORMS, "classes"):
+        if self.name not in TRANSFORMS:
             raise ValueError(
                 f"transform {self.name!r} is unknown; there are identity, log and asinh"
             )
         if not (0 < self.unit < float("inf") and self.lower < self.upper):
             raise ValueError(f"{self} has no positive unit, or no range")
-        size = len(set(self.scores))
-        if len(self.values) != size or (self.name == "classes") != (size > 1):
-            raise ValueError(f"{size} scores of {len(self.values)} classes")
-        if not all(low < high for low, high in pairwise(self.values)):
-            raise ValueError("values of classes must rise")
 
     @property
     def linear(self) -> bool:
@@ -68,28 +57,15 @@ class Transform:
         return self.name == "log"
 
     def forward(self, values: Tensor) -> Tensor:
-        """Map values of the field to the transformed field.
-
-        A value between classes keeps its distance from the nearest, in proportion to the gaps.
-        """
+        """Map values of the field to the transformed field."""
         if self.name == "asinh":
             return (values / self.unit).asinh()
-        if self.name == "classes":
-            known, scores = (beside(values, one) for one in (self.values, self.scores))
-            nearest = torch.bucketize(values.contiguous(), (known[1:] + known[:-1]) / 2)
-            gap = scores.sort().values.diff().amin()
-            off = (values - known[nearest]) / known.diff().amax()
-            return scores[nearest] + 0.98 * gap * off.clamp(-0.5, 0.5)
         return values.log() if self.name == "log" else values
 
     def inverse(self, transformed: Tensor) -> Tensor:
-        """Map the transformed field to values of the field; classes are those of nearest score."""
+        """Map the transformed field to values of the field."""
         if self.linear:
             return transformed
-        if self.name == "classes":
-            scores, order = transformed.new_tensor(self.scores).sort()
-            nearest = torch.bucketize(transformed.contiguous(), (scores[1:] + scores[:-1]) / 2)
-            return transformed.new_tensor(self.values)[order][nearest]
         if self.name == "asinh":
             transformed = transformed.sinh() * self.unit
         values = transformed.exp() if self.name == "log" else transformed
@@ -214,10 +190,7 @@ class Field:
         try:
             numbers = [float(stored[k]) for k in ("scale", "lowest", "highest")]
             domain = domain_from_dict(stored["grid"])
-            more: dict[str, Any] = {
-                k: tuple(map(float, v)) if k in ("values", "scores") else float(v)
-                for k, v in stored.get("transform_numbers", {}).items()
-            }
+            more = {k: float(v) for k, v in stored.get("transform_numbers", {}).items()}
             transform = Transform(stored["transform"], **more)
             name, units = str(stored["name"]), str(stored["units"])
             layout = Layout.from_dict(stored["layout"]) if "layout" in stored else None

@@ -6,7 +6,6 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
 from uqsonet.fitting.held_out import HeldOut, SensorPlan
-from uqsonet.fitting.stand_ins import class_transform, with_hidden_values
+from uqsonet.fitting.stand_ins import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.laws.base import MAX_CLASSES
 from uqsonet.operator.closed_form import fit_bases, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -30,7 +28,6 @@ from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import (
     Runs,
     Split,
-    distinct,
     may_log,
     named_fields,
     output_transforms,
@@ -39,7 +36,6 @@ from uqsonet.runs.runs import (
 
 LOG = logging.getLogger("uqsonet")
 
-SCORED_CLASSES = 600  # number of runs that scores of classes are estimated from
 SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that sizes are chosen for by default
 SCORED_RUNS = 100  # runs that a candidate, and in the end the model, is scored on, at most
 SCORED_POINTS = 400  # output points that scores are averaged over, at most
@@ -253,22 +249,10 @@ def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> tuple[Cand
     return [one for one in candidates if one.score <= limit][-1], candidates[-1]
 
 
-def _transforms(
-    runs: Runs, field: FieldRuns, split: Split, noise_std: float
-) -> list[str | Transform]:
-    """Return the transforms of an input to try.
-
-    Three classes or more have scores in place of their names; those with noise are numbers.
-    """
+def _transforms(field: FieldRuns) -> list[str]:
+    """Return the transforms of an input to try."""
     if field.transform:
         return [field.transform]
-    if noise_std == 0 and 2 < distinct(field, MAX_CLASSES) <= MAX_CLASSES:
-        classes = torch.from_numpy(reduce(np.union1d, field.values))
-        if len(classes) <= MAX_CLASSES:
-            some = np.sort(split.training[:SCORED_CLASSES])
-            outputs = [torch.from_numpy(one.values[some]) for one in runs.outputs.values()]
-            scaled = torch.cat([y / y.std().clamp_min(1e-300) for y in outputs], 1)
-            return [class_transform(torch.from_numpy(field.values[some]), scaled, classes)]
     return ["log", "identity"] if may_log(field) else ["identity"]
 
 
@@ -290,7 +274,7 @@ def choose_linear(
         if best is None or best[1].score > found[0].score:
             best = data, *found
 
-    options = [_transforms(runs, field, split, noise_std) for field in runs.inputs.values()]
+    options = [_transforms(field) for field in runs.inputs.values()]
     for chosen in itertools.product(*options):
         tried_with(dict(zip(runs.inputs, chosen, strict=True)), best and best[0])
     for name, field in runs.outputs.items():

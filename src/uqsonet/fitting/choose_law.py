@@ -25,7 +25,7 @@ from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fitting.held_out import LEVELS, HeldOut, preferable, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.laws import NAMES, law_class
+from uqsonet.laws import GONE, NAMES, law_class
 from uqsonet.laws.base import InputLaw, classes_of
 from uqsonet.laws.bases import BASIS_POINTS, InputSample
 from uqsonet.runs.runs import distance_from_gaussian
@@ -59,6 +59,8 @@ MAX_EXCESS = 2.0  # accepted excess of a law's CRPS over another one's, in stand
 
 def require_law(law: str) -> None:
     """Refuse (`ConfigError`) a name that no law has."""
+    if isinstance(law, str) and law in GONE:
+        raise ConfigError(f"law {law!r} is gone: {GONE[law]}")
     if law not in ("auto", *NAMES):
         raise ConfigError(f"law {law!r} is unknown; there are auto, {', '.join(NAMES)}")
 
@@ -106,7 +108,7 @@ def equip(
     """
     require_law(law)
     held_out = held_pairs(held, noise_std, layouts, seed)
-    sample = input_sample(model, training)
+    sample = input_sample(model, training, noise_std)
     distance = distance_from_gaussian(sample.coefficients)
     chance = CHANCE_DISTANCE / math.sqrt(training.size)
     apart = distance_of_values(sample.fields)
@@ -122,17 +124,11 @@ def equip(
     scores: list[Tensor] = []
     for name in names:
         start = time.monotonic()
-        variants = [None] if name == "gaussian" else law_class(name).fit(sample, seed)
-        if not variants:
+        one = None if name == "gaussian" else law_class(name).fit(sample, seed)
+        if one is None and name != "gaussian":
             continue
-        one = variants[0]
-        if one and len(variants) == 1 and _outside(model, one, sample, seed) > limit:
-            one = one.plainer(sample, seed) or one
         seconds = round(time.monotonic() - start, 1)
         try:
-            if len(variants) > 1:
-                few = [law_scores(model, v, held_out, seed, len(held_out) // 4) for v in variants]
-                one = variants[int(torch.stack(few)[:, 0].mean((1, 2)).argmin())]
             scores.append(law_scores(model, one, held_out, seed))
         except ObservationError as error:
             LOG.info("law %s: no answer to a held-out pair (%s)", name, error)
@@ -204,18 +200,21 @@ def law_scores(
 
 
 def refit(
-    model: KarhunenLoeveModel, law: InputLaw | None, training: Functions, seed: int = 0
-) -> None:
+    model: KarhunenLoeveModel, law: InputLaw | None, training: Functions, seed: int = 0,
+    noise_std: float | Tensor = 0.0,
+) -> None:  # fmt: skip
     """Put a law of the same kind, fitted to other pairs, into a model.
 
     Where these inputs do not allow it any more, the model keeps the Gaussian law.
     """
     if law is not None:
-        model.use_law(law.refitted(input_sample(model, training), seed))
+        model.use_law(law.fit(input_sample(model, training, noise_std), seed))
 
 
-def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
-    """Return training inputs as laws are fitted to them."""
+def input_sample(
+    model: KarhunenLoeveModel, training: Functions, noise_std: float | Tensor = 0.0
+) -> InputSample:
+    """Return training inputs as laws are fitted to them, for readings with this noise."""
     bases, inputs = model.bases, training.transformed_inputs()
     a = projected(inputs, bases.input_mean, bases.from_fields())
     fields = torch.empty(inputs.shape, dtype=torch.float32)
@@ -224,7 +223,7 @@ def input_sample(model: KarhunenLoeveModel, training: Functions) -> InputSample:
         fields[:, part] = values
         seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
         left += (values - seen).square().sum(1)
-    return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt())
+    return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt(), noise_std)
 
 
 @torch.no_grad()

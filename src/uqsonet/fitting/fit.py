@@ -81,9 +81,8 @@ def fit(
     bar : bool
         Show on a terminal what is being done.
     law : str
-        Law of the inputs: `gaussian`, `mixture`, `family`, `thresholded`, `facies`, `bounded`,
-        `copula`, `analogue`, or `auto`: the simplest whose score on the validation runs is no
-        worse than the best.
+        Law of the inputs: `gaussian`, `mixture`, `latent`, or `auto`: the simplest whose score on
+        the validation runs is no worse than the best.
 
     Returns
     -------
@@ -121,7 +120,7 @@ def fit(
             use_kernel(final, every, best.lengths)
         splits = list(zip(data.folds(), best.models, strict=True))
         choice, answers = choose_answer(splits, law == "auto")
-        refit(final, best.model.law, every, seed)
+        refit(final, best.model.law, every, seed, data.noise_levels())
         recipe = {
             "branch": _branch(best),
             **_size(final.config),

@@ -61,10 +61,6 @@ class Posterior(ABC):
     """Maps a size and a generator to functions (size, n) on the grid of each set, one after
     another, where a law has functions beyond the span of its basis."""
 
-    left_out: Callable[[], Tensor] | None = None
-    """Returns the root mean square (B,) of what those functions have beyond the span, where that
-    differs from set to set."""
-
     def __init__(self, grid: Domain, basis: Basis, single: bool) -> None:
         self._grid, self._basis, self.single = grid, basis, single
 

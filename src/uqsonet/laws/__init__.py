@@ -1,13 +1,10 @@
 """Laws of the input field: what the latent variable is given the sensors (docs/laws.md).
 
 - `gaussian`: a Gaussian field, the model's own closed form;
-- `family`: a Gaussian field whose kernel (length, variance, smoothness) is random;
-- `mixture`: clusters of Gaussian fields, each of random size;
-- `thresholded`: a latent Gaussian field, cut into classes by thresholds;
-- `facies`: such classes, with a Gaussian field within each;
-- `bounded`: a Gaussian field that is kept within bounds;
-- `copula`: a Gaussian field behind values of any law, at each point a rising map;
-- `analogue`: training inputs that fit the sensors, moved onto them.
+- `mixture`: Gaussian laws of several sources: clusters, each of random size; kernels of random
+  length, variance and smoothness; a law around every run;
+- `latent`: latent Gaussian fields behind a link: cut into classes by thresholds, or mapped to
+  values of any law by a rising map at each point.
 
 `uqsonet.fitting.choose_law` fits them and chooses.
 """
@@ -23,8 +20,18 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "family", "mixture", "thresholded", "facies", "bounded", "copula", "analogue")
+NAMES = ("gaussian", "mixture", "latent")
 """Names of the laws, from the simplest to the one that assumes least."""
+
+GONE = {
+    "family": "take 'mixture', one of whose sources are kernels of random length",
+    "analogue": "take 'mixture', one of whose sources is every run",
+    "facies": "take 'mixture', or give the class of each point as an input of its own",
+    "bounded": "take 'latent', whose fields stay within the ends of the inputs",
+    "copula": "take 'latent', which has margins of any kind",
+    "thresholded": "take 'latent', which has classes for inputs of a few values",
+}
+"""Laws of earlier versions, and what describes their inputs now."""
 
 
 def law_class(name: str) -> type[InputLaw]:
@@ -40,6 +47,4 @@ def law_of(name: str, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> 
 
     It raises `ValueError` if there is no such law, or tensors are missing, unknown, or do not fit.
     """
-    law = law_class(name)
-    law.require_layout(tensors, bases)
-    return law.of(tensors, bases)
+    return law_class(name).of(tensors, bases)

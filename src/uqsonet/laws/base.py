@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -54,6 +54,32 @@ def farthest_tail(off: Tensor) -> Tensor:
 def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Return standard normals, float32, where the generator is."""
     return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+
+
+Layout = Mapping[str, tuple[str, torch.dtype]]
+"""Axes and type of each of a law's tensors. Axes of the same letter have the same length, but for
+``?``; those of a model's bases are n (points of the grid) and r (input modes). A name with a star
+stands for all that begin so, of which there may be none."""
+
+
+def require(tensors: Mapping[str, Tensor], layout: Layout, bases: KarhunenLoeveBases) -> None:
+    """Refuse tensors that are not laid out so (`ValueError`, with what was found and is needed)."""
+    expected = {}
+    for name, kind in layout.items():
+        start = name.removesuffix("*")
+        same = [one for one in tensors if one.startswith(start)] if start != name else [name]
+        expected |= dict.fromkeys(same, kind)
+    if tensors.keys() != expected.keys():
+        raise ValueError(f"it needs {', '.join(expected)}; found {', '.join(tensors) or 'none'}")
+    sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
+    for name, (axes, dtype) in expected.items():
+        shape, kind = tuple(tensors[name].shape), tensors[name].dtype
+        fits = len(axes) == len(shape) and 0 not in shape and kind == dtype
+        for axis, length in zip(axes, shape, strict=False):
+            fits = fits and (axis == "?" or sizes.setdefault(axis, length) == length)
+        if not fits:
+            needed = ", ".join(f"{axis} = {sizes.get(axis, 'any')}" for axis in axes)
+            raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
 
 
 class InputPosterior(ABC):
@@ -114,18 +140,6 @@ class InputPosterior(ABC):
     def kinds(self, size: int, generator: torch.Generator) -> Tensor:
         """Return what kind (B, size) each of some samples is of."""
         return torch.zeros(len(self.mean), size, dtype=torch.long)
-
-
-class WholeFields(InputPosterior):
-    """A law that is sampled as fields on the grid, of which the modes hold a part."""
-
-    def __init__(self, bases: KarhunenLoeveBases) -> None:
-        self._bases = bases
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return the coefficients of sampled fields."""
-        every = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
 
 
 class ClosedForm(InputPosterior):
@@ -190,55 +204,16 @@ class InputLaw(ABC):
     """Samples are fields beyond what the modes hold: answers about the input take them as they are
     (`InputPosterior.fields`), classes with their jumps and values within their range."""
 
-    made: ClassVar[bool] = False
+    made: bool = False
     """Fields are made of standard normals (`InputPosterior.made`)."""
 
     ends: Tensor | None = None
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
 
-    rest: Tensor | None = None
-    """What modes leave out of some training inputs, where a law completes its samples with it."""
-
-    layout: ClassVar[Mapping[str, tuple[str, torch.dtype]]]
-    """Axes and type of each of the law's `tensors`. Axes of the same letter have the same length,
-    but for ``?``; those of a model's bases are n (points of the grid) and r (input modes). A name
-    with a star stands for all that begin so, of which there may be none."""
-
     @classmethod
-    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
-        """Return the law of training inputs, in each variant to try; none where it does not fit."""
+    def fit(cls, sample: InputSample, seed: int) -> Self | None:
+        """Return the law of training inputs; None where it does not fit them."""
         raise NotImplementedError
-
-    def plainer(self, sample: InputSample, seed: int) -> Self | None:
-        """Return a law of fewer parameters for inputs whose range this one leaves, or None."""
-        return None
-
-    def refitted(self, sample: InputSample, seed: int) -> Self | None:
-        """Return the same variant of the law of other inputs; None where it does not fit them."""
-        return next(iter(self.fit(sample, seed)), None)
-
-    @classmethod
-    def require_layout(cls, tensors: Mapping[str, Tensor], bases: KarhunenLoeveBases) -> None:
-        """Refuse tensors that no law of this kind has.
-
-        It raises `ValueError`, naming the tensor, what was found and what is needed.
-        """
-        layout = {}
-        for name, kind in cls.layout.items():
-            start = name.removesuffix("*")
-            same = [one for one in tensors if one.startswith(start)] if start != name else [name]
-            layout |= dict.fromkeys(same, kind)
-        if tensors.keys() != layout.keys():
-            raise ValueError(f"it needs {', '.join(layout)}; found {', '.join(tensors) or 'none'}")
-        sizes = dict(zip("nr", bases.input_factor.shape, strict=True))
-        for name, (axes, dtype) in layout.items():
-            shape, kind = tuple(tensors[name].shape), tensors[name].dtype
-            fits = len(axes) == len(shape) and 0 not in shape and kind == dtype
-            for axis, length in zip(axes, shape, strict=False):
-                fits = fits and (axis == "?" or sizes.setdefault(axis, length) == length)
-            if not fits:
-                needed = ", ".join(f"{axis} = {sizes.get(axis, 'any')}" for axis in axes)
-                raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
 
     @abstractmethod
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
@@ -265,23 +240,9 @@ class InputLaw(ABC):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what the law is made of, to be stored."""
-        return {name: getattr(self, name) for name in self.layout}
+        raise NotImplementedError
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
         """Return the law that `tensors` were taken of; ValueError if there is no such law."""
-        return cls(**tensors)
-
-
-class SeparateLaw(InputLaw):
-    """A law that is conditioned on one set of sensors at a time."""
-
-    separate = True
-
-    posterior: ClassVar[Any]
-    """Makes the law of the coefficients of this law, bases, and one set of sensors."""
-
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the law of the coefficients given one set of sensors (`InputLaw.condition`)."""
-        assert len(sensors) == 1  # as `separate` asks for
-        return self.posterior(self, bases, sensors.alone(0))
+        raise NotImplementedError

@@ -166,6 +166,7 @@ class InputSample:
     fields: Tensor  # (N, n), float32, transformed inputs on the grid
     coefficients: Tensor  # (N, r), float64, standardised
     remainder: Tensor  # (N,), float64, root mean square of what the modes leave out of each
+    noise_std: Tensor | float = 0.0  # of readings of the transformed input; (n,), or everywhere
 
 
 def rounding_noise(bases: KarhunenLoeveBases) -> float:

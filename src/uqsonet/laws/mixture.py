@@ -1,313 +1,135 @@
-"""Clusters of Gaussian fields, each of random size: a Gaussian mixture in closed form.
+"""A mixture of Gaussian laws from several sources, with weights that held-out readings give.
 
-The coefficients are ``a = m_c + s R_c xi`` with ``xi ~ N(0, I)``, a cluster c and a scale s.
-Clusters are fields of different kinds; scales give heavy tails (a Student-t process is one cluster
-with many scales). Given c and s everything is Gaussian, so sensors of any number, place and noise
-are conditioned on in closed form, and the weights of (c, s) follow from the evidence at the
-sensors.
+Sources, from the simplest on: one Gaussian law; clusters, with or without scales
+(`uqsonet.laws.clusters`); kernels of many lengths (`uqsonet.laws.kernels`); every run
+(`uqsonet.laws.every_run`). All components are conditioned in closed form.
 
-Clusters and scales come from expectation maximisation on the training inputs; the law of s is
-nonparametric on a grid (Kiefer & Wolfowitz, Ann. Math. Statist. 27, 1956). How many clusters, and
-whether they have scales, is chosen by the likelihood of training inputs that were held out.
-
-Fields whose length or smoothness differs from run to run need many clusters, more than there are
-runs for covariances of each. They differ in the variances of the modes alone: clusters of that kind
-(*spectra*) share a mean and are diagonal in cosines, of which modes of few rough fields are
-mixtures; without a grid, in the modes. Full covariances are tried as long as they
-are likelier than as many spectra. What the modes leave out differs as much between spectra: each
-keeps fields that complete its samples: drawn cosines, or the rest of training inputs.
+Each source is fitted to most of the runs, and the weight of each of its blocks of components comes
+from readings of the others: expectation maximisation on their likelihood at a few points at a time.
+So it is in readings that components are compared, with what the modes leave out as noise. A source
+takes part if those readings are likelier with it by more than chance: the simplest of equals is
+taken.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import torch
-from scipy.fft import dctn, idctn
 from torch import Tensor
-from torch.nn.functional import avg_pool1d
 
-from uqsonet.fields.grid import Grid
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.gauss.seeds import numpy_generator, restarted
-from uqsonet.laws.base import InputLaw, InputPosterior, normals
-from uqsonet.laws.bases import PASS_ROWS, InputSample, KarhunenLoeveBases, rounding_noise
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.laws import clusters, every_run, kernels
+from uqsonet.laws.base import InputLaw, InputPosterior, Layout, require
+from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
+from uqsonet.laws.components import Components, MixturePosterior, Readings, Seen
 from uqsonet.sensors.sensors import Sensors
 
-CLUSTERS = (1, 2, 3, 4, 6, 8)  # numbers to try, in order, until two do not improve the score
-SPECTRA = (1, 2, 4, 8, 16, 32)  # numbers to try, in order, until one does not improve the score
+HELD_RUNS = 120  # runs whose readings give the weights, at most an eighth of all
+COUNTS = (2, 4, 10)  # numbers of points that they are read at
+LAYOUTS = 3  # layouts of so many points
+WEIGHT_STEPS = 300  # steps of expectation maximisation
+RANGE_DRAWS = 1000  # fields whose range is compared with that of the inputs
+MAX_OUTSIDE = 0.1  # accepted share of fields with scales that leave it
+MIN_WEIGHT = 1e-3  # weight of a block of components that counts
 
-NEAR = 8
-"""Waves to either side whose variances, relative to those of all inputs, a spectrum is taken to
-have as if one input more had shown them."""
-
-REST = 8  # fields beyond the modes that each spectrum keeps
-LEFT_DRAWS = 256  # samples that show which spectra an answer has
-SCALE_POINTS = 32  # points of the grid of scales
-STARTS = 4  # random starts of expectation maximisation
-FIRST_STEPS, LAST_STEPS = 8, 60  # steps of each start, and of the best one
-SHRINKAGE = (0.0, 0.01, 0.05, 0.2)  # weights to try, in order, of an identity in covariances
-NEGLIGIBLE_WEIGHT = 1e-14  # clusters of a smaller weight given the sensors are left out of moments
-MAX_INPUTS = 5000  # training inputs that take part in the choice of clusters
-HELD_OUT = 0.2  # share of them that is held out, to choose by its likelihood
-Choice = tuple[int, bool, float]  # clusters, whether they have scales, and shrinkage
-
-
-@dataclass
-class Clusters:
-    """Parameters of C clusters of J scales."""
-
-    log_weights: Tensor  # (C, J)
-    scales: Tensor  # (J,)
-    means: Tensor  # (C, r)
-    roots: Tensor  # (C, r, r), lower triangular
-
-    def joint(self, a: Tensor) -> Tensor:
-        """Return log densities (N, C, J) of coefficients (N, r) with each cluster and scale."""
-        r = a.shape[1]
-        densities = []
-        for mean, root in zip(self.means, self.roots, strict=True):
-            white = torch.linalg.solve_triangular(root, (a - mean).T, upper=False)
-            distance = white.square().sum(0)
-            size = root.diagonal().log().sum() + r * self.scales.log()
-            densities.append(-size - distance[:, None] / (2 * self.scales.square()))
-        return torch.stack(densities, 1) + self.log_weights - r / 2 * math.log(2 * math.pi)
-
-
-def _maximised(a: Tensor, shares: Tensor, scales: Tensor, shrinkage: float) -> Clusters:
-    """Return the parameters of highest likelihood, given shares (N, C, J) of each input."""
-    r = a.shape[1]
-    weights = shares.sum(0) + 1e-12
-    precise = shares @ scales.square().reciprocal()  # (N, C)
-    means, roots = [], []
-    eye = torch.eye(r, dtype=a.dtype)
-    for share, of_cluster in zip(precise.T, weights.sum(1), strict=True):
-        mean = share @ a / share.sum()
-        centred = a - mean
-        covariance = (centred * share[:, None]).T @ centred / of_cluster
-        level = covariance.diagonal().mean()
-        covariance = (1 - shrinkage) * covariance + shrinkage * level * eye
-        means.append(mean)
-        roots.append(positive_root(covariance))
-    return Clusters((weights / weights.sum()).log(), scales, torch.stack(means), torch.stack(roots))
-
-
-def positive_root(covariance: Tensor) -> Tensor:
-    """Return the Cholesky root; directions without variance get that of rounding."""
-    floor = 1e-12 * covariance.diagonal().amax()
-    for _ in range(8):
-        jitter = floor * torch.eye(len(covariance), dtype=covariance.dtype)
-        root, failed = torch.linalg.cholesky_ex(covariance + jitter)
-        if not int(failed):
-            return root
-        floor = floor * 10
-    raise ArithmeticError("a covariance of coefficients is not positive")
-
-
-@dataclass(frozen=True)
-class _Waves:
-    """Coefficients of inputs on functions that their covariances are taken as diagonal in."""
-
-    x: Tensor  # (N, q), of cosines by rising frequency on a grid, else of the modes themselves
-    to_modes: Tensor  # (q, r), maps them to coefficients of the modes
-    sample: InputSample
-    shape: tuple[int, ...]  # of the grid of the cosines; empty without one
-
-    @classmethod
-    def of(cls, sample: InputSample) -> _Waves:
-        """Return cosines where the domain is a grid: modes of few rough fields mix them."""
-        grid, bases, r = sample.bases.fields.input.grid, sample.bases, sample.coefficients.shape[1]
-        if not isinstance(grid, Grid) or grid.periodic:
-            return cls(sample.coefficients, torch.eye(r, dtype=torch.float64), sample, ())
-        spans = np.subtract(grid.upper, grid.lower).reshape(-1, *[1] * grid.dim)
-        square = np.square(np.indices(grid.shape) / spans).sum(0)
-        low = torch.from_numpy(np.argsort(square, axis=None, kind="stable")[: 2 * r])
-        x = torch.cat([part[:, low].double() for part in _cosines(sample, grid.shape)])
-        to_modes = _transformed(bases.from_fields().T, grid.shape, dctn)[:, low].T
-        return cls(x, to_modes, sample, grid.shape)
-
-    def rest(self, shares: Tensor, generator: np.random.Generator) -> Tensor:
-        """Return fields (C, k, n), float32, beyond the modes; their cosines have random signs."""
-        sample, size = self.sample, shares.sum(0)[:, None].clamp_min(1e-12)
-        factor, back = sample.bases.input_factor, sample.bases.from_fields().float()
-        if not self.shape:
-            chosen = shares.argsort(0, descending=True)[:REST].T
-            fields = sample.fields[chosen] - sample.bases.input_mean.float()
-        else:
-            sums = torch.zeros(2, *size.shape[:1], sample.fields.shape[1], dtype=torch.float64)
-            for part, some in zip(
-                _cosines(sample, self.shape), shares.split(PASS_ROWS), strict=True
-            ):
-                sums += torch.stack([some.T @ part.double(), some.T @ part.double().square()])
-            first, second = sums / size
-            precise = size / second.clamp_min(1e-300)
-            mean = (precise * first).sum(0) / precise.sum(0)
-            std = (second - 2 * mean * first + mean.square()).clamp_min(0).sqrt()
-            signs = torch.from_numpy(generator.integers(2, size=(REST, *std.shape)) * 2.0 - 1)
-            fields = torch.stack([
-                _transformed((mean + sign * one).float(), self.shape, idctn)
-                for one, sign in zip(std, signs.transpose(0, 1), strict=True)
-            ])  # fmt: skip
-        return fields - (fields @ back) @ factor.T
-
-    def spectra(self, rows: Tensor, count: int) -> tuple[Clusters, Tensor]:
-        """Return clusters of one mean that differ in variances alone, and shares of inputs in them.
-
-        Expectation maximisation starts from groups of the same roughness, so nothing is random. The
-        mean is weighted by precision: the error of a plain one is as rough as the roughest inputs,
-        and smooth ones less that mean would be no longer smooth.
-        """
-        x, squares = self.x[rows], self.x[rows].square()
-        rank = (squares / squares.mean(0).clamp_min(1e-300)).clamp_min(1e-300).log().mean(1)
-        rank = rank.argsort().argsort()
-        shares = torch.nn.functional.one_hot(rank * count // len(rows), count).double()
-        average, weights = squares.mean(0), shares.mean(0)
-        floor = 1e-12 * float(average.amax())
-        average = average.clamp_min(floor)
-        variances, mean = average.expand(count, -1), torch.zeros_like(average)
-        for _ in range(FIRST_STEPS if count == 1 else LAST_STEPS // 2):
-            weights = shares.mean(0) + 1e-12
-            total, size = shares.T @ squares, shares.sum(0)[:, None].clamp_min(1e-12)
-            near = avg_pool1d(total / average, 2 * NEAR + 1, 1, NEAR, count_include_pad=False)
-            variances = ((total + average * near / size) / (size + 1)).clamp_min(floor)
-            precise = shares @ (1 / variances)
-            mean = (precise * x).sum(0) / precise.sum(0)
-            squares = (x - mean).square()
-            density = weights.log() - (squares @ (1 / variances).T + variances.log().sum(1)) / 2
-            shares = density.softmax(1)
-        scaled = variances.sqrt()[:, :, None] * self.to_modes
-        roots = torch.stack([positive_root(one.T @ one) for one in scaled])
-        scales, means = torch.ones(1).double(), (mean @ self.to_modes).expand(count, -1)
-        return Clusters((weights / weights.sum()).log()[:, None], scales, means, roots), shares
-
-    def likelihoods(self, a: Tensor, rows: Tensor, held: Tensor) -> dict[int, Tensor]:
-        """Return log likelihoods (H,) of held-out rows of `a` by the number of spectra."""
-        found: dict[int, Tensor] = {}
-        for count in SPECTRA:
-            if len(rows) < 20 * count:
-                break
-            found[count] = self.spectra(rows, count)[0].joint(a[held]).flatten(1).logsumexp(1)
-            if count > 1 and not _better(found[count], found[count // 2]):
-                break
-        return found
-
-
-def _cosines(sample: InputSample, shape: tuple[int, ...]) -> Iterator[Tensor]:
-    """Yield all cosines (b, n), float32, of some inputs less their mean at a time."""
-    for rows in sample.fields.split(PASS_ROWS):
-        yield _transformed(rows - sample.bases.input_mean.float(), shape, dctn)
-
-
-def _transformed(fields: Tensor, shape: tuple[int, ...], by: Any) -> Tensor:
-    """Return cosine transforms (b, n) of fields (b, n), or fields of transforms."""
-    found = by(fields.numpy().reshape(-1, *shape), axes=range(1, 1 + len(shape)), norm="ortho")
-    return torch.from_numpy(found.reshape(len(fields), -1))
-
-
-def _better(likelihood: Tensor, other: Tensor) -> bool:
-    """Return whether log likelihoods (H,) are higher than others by two standard errors."""
-    gain = likelihood - other
-    return float(gain.mean()) > 2 * float(gain.std()) / math.sqrt(len(gain))
+OWN: Layout = {  # of each block of components that is kept as it is
+    "log_weights": ("??", torch.float64),
+    "scales": ("?", torch.float64),
+    "means": ("?r", torch.float64),
+    "roots": ("?rr", torch.float32),
+    "remainder": ("?", torch.float64),
+}
+AROUND: Layout = {  # of the runs, and the weights of components around them
+    "runs": ("Nr", torch.float32),
+    "left": ("N", torch.float32),
+    "shares": ("?", torch.float64),
+}
 
 
 class MixtureLaw(InputLaw):
-    """A Gaussian mixture of clusters and scales (this module's text)."""
+    """Blocks of components; those around the runs are made of these again, whatever the file."""
 
     name = "mixture"
-    layout: ClassVar = {
-        "log_weights": ("CJ", torch.float64),
-        "scales": ("J", torch.float64),
-        "means": ("Cr", torch.float64),
-        "roots": ("Crr", torch.float64),
-        "remainder": ("C", torch.float64),
-        "rest*": ("Ckn", torch.float32),  # of spectra
-    }
 
-    def __init__(self, clusters: Clusters, remainder: Tensor, rest: Tensor | None = None) -> None:
-        self.clusters, self.remainder, self.rest = clusters, remainder, rest
-
-    @classmethod
-    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
-        """Fit clusters to training inputs, with scales or as spectra where these are likelier."""
-        return [cls._of(sample, seed, True)]
-
-    def plainer(self, sample: InputSample, seed: int) -> Self | None:
-        """Return clusters without scales; None where these have none.
-
-        One scale for all modes gives fields that differ in roughness too much variance.
-        """
-        return self._of(sample, seed, False) if len(self.clusters.scales) > 1 else None
-
-    def refitted(self, sample: InputSample, seed: int) -> Self | None:
-        """Return clusters of other inputs, without scales if these have none."""
-        return self._of(sample, seed, self.rest is not None or len(self.clusters.scales) > 1)
+    def __init__(
+        self, blocks: Sequence[Components], around: dict[str, Tensor], spread: Tensor
+    ) -> None:
+        self._own, self._around = list(blocks), around
+        made = []
+        if around:
+            shares, needed = around["shares"], len(every_run.SHARES) + len(every_run.REACHES)
+            if len(shares) != needed or not bool((shares >= 0).all() & (shares > 0).any()):
+                raise ValueError(f"shares are {needed} weights, found {shares.tolist()}")
+            made = every_run.blocks(around["runs"], around["left"], spread, shares.tolist())
+        self.blocks = [*blocks, *made]
 
     @classmethod
-    def _of(cls, sample: InputSample, seed: int, varied: bool) -> Self:
-        """Return clusters, or if they may vary clusters with scales, or spectra."""
-        generator, a = numpy_generator(seed, "law", cls.name), sample.coefficients
-        order = torch.from_numpy(generator.permutation(len(a)))[:MAX_INPUTS]
-        held, rows = order.tensor_split([round(HELD_OUT * len(order))])
-        waves = _Waves.of(sample)
-        spectra = waves.likelihoods(a, rows, held) if varied else {}
-        chosen, best = _Search(a[rows], generator, varied).chosen(a[held], spectra)
-        several = max(spectra, key=lambda count: float(spectra[count].mean()), default=1)
-        if several > 1 and _better(spectra[several], best):
-            final, shares = waves.spectra(torch.arange(len(a)), several)
-            kept = waves.rest(shares, generator)
-            return cls(final, kept.double().square().mean((1, 2)).sqrt(), kept)
-        search = _Search(a, generator, varied)
-        final = search.fitted(*chosen) or search.fitted(1, False, 1.0)
-        assert final is not None
-        shares = final.joint(a).flatten(2).logsumexp(2).softmax(1)
-        left = (shares * sample.remainder.square()[:, None]).sum(0) / shares.sum(0)
-        return cls(final, left.sqrt())
-
-    def completed(
-        self, bases: KarhunenLoeveBases, given: InputPosterior, size: int,
-        generator: torch.Generator,
-    ) -> Iterator[Tensor]:  # fmt: skip
-        """Yield fields (size, n), float32, of samples with what their spectrum has beyond modes."""
-        assert self.rest is not None
-        for a in given.sample(size, generator):
-            spectrum = torch.multinomial(self._shares(a), 1, generator=generator)[:, 0]
-            number = torch.randint(self.rest.shape[1], (size,), generator=generator)
-            fields = self.rest[spectrum, number]
-            yield fields.addmm_(a, bases.input_factor.T).add_(bases.input_mean.float())
-
-    def left_out(self, given: InputPosterior) -> Tensor:
-        """Return the root mean square (B,) of what the modes leave out of samples."""
-        a = given.sample(LEFT_DRAWS, torch.Generator().manual_seed(0))
-        return torch.stack(
-            [(self._shares(one).mean(0) @ self.remainder.square()) for one in a]
-        ).sqrt()
-
-    def _shares(self, a: Tensor) -> Tensor:
-        """Return the probability (S, C) of each cluster given coefficients (S, r)."""
-        return self.clusters.joint(a.double()).logsumexp(2).softmax(1)
+    def fit(cls, sample: InputSample, seed: int) -> Self:
+        """Fit the sources, and take those under which held-out readings are likelier."""
+        generator, size = numpy_generator(seed, "law", cls.name), len(sample.coefficients)
+        spread = sample.bases.input_factor.double().norm(dim=0)
+        order = torch.from_numpy(generator.permutation(size))
+        held, rest = order.tensor_split([min(HELD_RUNS, max(2, size // 8))])
+        readings = list(_read(sample, held, generator))
+        taken, weights, score = [], torch.ones(1).double(), torch.full((len(held),), -torch.inf)
+        density = torch.empty(len(readings) * len(held), 0, dtype=torch.float64)
+        for name, blocks in _sources(_some(sample, rest), spread, generator):
+            more = torch.stack([_density(block, readings) for block in blocks], 1)
+            both = torch.cat([density, more], 1)
+            found = _likeliest(both)
+            total = (both + found.log()).logsumexp(1).view(-1, len(held)).mean(0)
+            if not taken or clusters.better(total, score):
+                taken += [(name, block) for block in blocks]
+                density, weights, score = both, found, total
+        weights = torch.where(weights > MIN_WEIGHT, weights, 0.0)
+        weights = weights / weights.sum()
+        own, shares = [], []
+        for (name, block), weight in zip(taken, weights.tolist(), strict=True):
+            if name == "runs":
+                shares.append(weight)
+            elif weight:
+                own.append(block.times(weight).replaced(roots=block.roots.float()))
+        if not any(shares):
+            return cls(own, {}, spread)
+        kept = order[: every_run.MAX_RUNS].sort().values
+        around = {
+            "runs": sample.coefficients[kept].float(),
+            "left": sample.remainder[kept].float(),
+            "shares": torch.tensor(shares, dtype=torch.float64),
+        }
+        return cls(own, around, spread)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return parameters and remainders, and the rest that spectra keep."""
-        rest = {} if self.rest is None else {"rest": self.rest}
-        return vars(self.clusters) | {"remainder": self.remainder} | rest
+        """Return the components, and the runs that others are made of."""
+        named = {
+            f"{name}_{number}": tensor
+            for number, block in enumerate(self._own)
+            for name, tensor in vars(block).items()
+        }
+        return named | self._around
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> MixtureLaw:
+    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
         """Return the law that `tensors` were taken of."""
-        rest = dict(tensors)
-        if not bool((rest["scales"] > 0).all() & (rest["roots"].diagonal(0, 1, 2) > 0).all()):
-            raise ValueError("scales, and diagonals of roots, must be positive")
-        remainder, kept = rest.pop("remainder"), rest.pop("rest", None)
-        return cls(Clusters(**rest), remainder, kept)
+        numbers = sorted({name.rpartition("_")[2] for name in tensors.keys() - AROUND.keys()})
+        layout = {f"{name}_{k}": kind for k in numbers for name, kind in OWN.items()}
+        layout |= AROUND if tensors.keys() & AROUND.keys() or not numbers else {}
+        require(tensors, layout, bases)
+        blocks = [Components(*(tensors[f"{name}_{k}"] for name in OWN)) for k in numbers]
+        around = {name: tensors[name] for name in AROUND if name in tensors}
+        law = cls(blocks, around, bases.input_factor.double().norm(dim=0))
+        total = sum(float(block.log_weights.exp().sum()) for block in law.blocks)
+        if not abs(total - 1) < 1e-6:
+            raise ValueError(f"log_weights and shares add up to {total:g}, not to one")
+        return law
 
     def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
-        """Return the mixture given sensors: each cluster and scale in closed form."""
+        """Return the mixture given sensors: each component in closed form."""
         noise = sensor_noise(sensors.noise(), rounding_noise(bases))
         rows, residual = (seen.cpu() for seen in bases.at_sensors(sensors))
         return self.condition_linear(rows, residual, sensors.mask, noise, noise.shape[1])
@@ -316,196 +138,82 @@ class MixtureLaw(InputLaw):
         self, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor, direct: int
     ) -> InputPosterior:
         """Return the mixture given linear functionals of the coefficients."""
-        return MixturePosterior(self, rows, residual, mask, noise_std, direct)
+        sets = [
+            Readings(r[kept], left[None, kept], noise[kept], int(kept[:direct].sum()))
+            for r, left, noise, kept in zip(rows, residual, noise_std, mask, strict=True)
+        ]
+        return MixturePosterior(self.blocks, sets)
 
 
-@dataclass(frozen=True)
-class _Search:
-    """Clusters for coefficients `a` (N, r), of as many kinds as may `varied`."""
-
-    a: Tensor
-    generator: np.random.Generator
-    varied: bool
-
-    def chosen(self, held: Tensor, spectra: dict[int, Tensor]) -> tuple[Choice, Tensor]:
-        """Return the likeliest clusters, and log likelihoods (H,) of held-out coefficients."""
-        chosen, in_vain = (1, False, 1.0), 0
-        best = torch.full((len(held),), -math.inf, dtype=torch.float64)
-        for clusters in CLUSTERS:
-            rises, diagonal = False, spectra.get(clusters)
-            for scaled in (False, True) if self.varied else (False,):
-                before = -math.inf
-                for shrinkage in SHRINKAGE:
-                    if (tried := self.fitted(clusters, scaled, shrinkage)) is None:
-                        continue
-                    likelihood = tried.joint(held).flatten(1).logsumexp(1)
-                    if best[0] == -math.inf or _better(likelihood, best):
-                        chosen, best, rises = (clusters, scaled, shrinkage), likelihood, True
-                    if float(likelihood.mean()) < before:  # more shrinkage is worse still
-                        break
-                    before = float(likelihood.mean())
-            in_vain = 0 if rises else in_vain + 1
-            as_spectra = clusters > 1 and diagonal is not None and not _better(best, diagonal)
-            if in_vain == 2 or as_spectra:
-                break
-        return chosen, best
-
-    def fitted(self, clusters: int, scaled: bool, shrinkage: float) -> Clusters | None:
-        """Return the clusters from the best of some starts; None for too few inputs."""
-        a, tried = self.a, []
-        if len(a) < 4 * clusters or (shrinkage == 0 and len(a) < 3 * clusters * a.shape[1]):
-            return None
-        for number in range(STARTS if clusters > 1 else 1):
-            # A cluster that shrinks to fewer inputs than it has directions ends the start.
-            with contextlib.suppress(ArithmeticError):
-                start = self._start(clusters, scaled, shrinkage, number == 0 and not self.varied)
-                tried.append(self._improved(start, FIRST_STEPS, shrinkage))
-        for best, _ in sorted(tried, key=lambda pair: -pair[1]):
-            with contextlib.suppress(ArithmeticError):
-                return self._improved(best, LAST_STEPS, shrinkage)[0]
-        return None
-
-    def _start(self, clusters: int, scaled: bool, shrinkage: float, by_roughness: bool) -> Clusters:
-        """Return random clusters, or those of the same roughness (mean log squared coefficient).
-
-        Each training input belongs to the nearest of some random ones.
-        """
-        a, ones = self.a, torch.ones(1, dtype=torch.float64)
-        centre = a[torch.from_numpy(self.generator.choice(len(a), clusters, replace=False))]
-        if clusters == 1:
-            centre = a.mean(0, keepdim=True)
-        nearest = torch.cdist(a, centre).argmin(1)
-        if by_roughness:
-            rank = a.square().clamp_min(1e-300).log().mean(1).argsort().argsort()
-            nearest = rank * clusters // len(a)
-        scales = ones
-        if scaled:
-            sizes = (a - a.mean(0)).square().mean(1).sqrt()
-            low, high = (float(sizes.quantile(q)) for q in (0.0005, 0.9995))
-            scales = torch.from_numpy(np.geomspace(low / 1.3, high * 1.3, SCALE_POINTS))
-        shares = torch.full((len(a), clusters, 1), 0.05 / clusters, dtype=torch.float64)
-        shares[torch.arange(len(a)), nearest] += 0.95
-        first = _maximised(a, shares, ones, max(shrinkage, 0.01))
-        weights = first.log_weights.expand(-1, len(scales)) - math.log(len(scales))
-        return Clusters(weights, scales, first.means, first.roots)
-
-    def _improved(self, clusters: Clusters, steps: int, shrinkage: float) -> tuple[Clusters, float]:
-        """Return clusters after so many steps of expectation maximisation, or at convergence.
-
-        And their mean log likelihood.
-        """
-        before = -math.inf
-        for _ in range(steps):
-            joint = clusters.joint(self.a)
-            total = joint.flatten(1).logsumexp(1)
-            now = float(total.mean())
-            shares = (joint - total[:, None, None]).exp()
-            clusters = _maximised(self.a, shares, clusters.scales, shrinkage)
-            if now - before < 1e-5 * abs(now):
-                break
-            before = now
-        return clusters, float(clusters.joint(self.a).flatten(1).logsumexp(1).mean())
+def _some(sample: InputSample, rows: Tensor) -> InputSample:
+    """Return some of the training inputs."""
+    parts = ("fields", "coefficients", "remainder")
+    return replace(sample, **{name: getattr(sample, name)[rows] for name in parts})
 
 
-class MixturePosterior(InputPosterior):
-    """The mixture given sensors (arguments of `InputLaw.condition_linear`)."""
+def _sources(
+    sample: InputSample, spread: Tensor, generator: np.random.Generator
+) -> Iterator[tuple[str, list[Components]]]:
+    """Yield the blocks of each source, from the simplest on."""
+    a, left = sample.coefficients, sample.remainder
+    r, one = a.shape[1], torch.ones(1, dtype=torch.float64)
+    level, eye = left.square().mean().sqrt()[None], torch.eye(r, dtype=torch.float32)
+    yield "gaussian", [Components(0 * one[None], one, torch.zeros(1, r).double(), eye[None], level)]
+    found = clusters.fitted(a, left, generator, True)
+    if len(found.scales) == 1:
+        yield "clusters", [found]
+    else:
+        yield "clusters", [clusters.fitted(a, left, generator, False)]
+        # One scale for all modes gives fields that differ in roughness too much variance.
+        if _outside(found, sample) <= MAX_OUTSIDE:
+            yield "scaled clusters", [found]
+    if (members := kernels.fitted(sample, generator)) is not None:
+        yield "kernels", [members]
+    if len(a) >= every_run.MIN_RUNS:
+        some = slice(every_run.MAX_RUNS)
+        yield "runs", every_run.each(a[some], left[some], spread)
 
-    has_coordinates = True
 
-    def __init__(
-        self, law: MixtureLaw, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor,
-        direct: int,
-    ) -> None:  # fmt: skip
-        self._law, c = law, law.clusters
-        scales = c.scales
-        self._directions: list[Tensor] = []
-        means, reductions, evidences, farther = [], [], [], []
-        half = mask.sum(-1, keepdim=True).double() / 2
-        for mean, root, remainder, weight in zip(
-            c.means, c.roots, law.remainder, c.log_weights, strict=True
-        ):
-            level = noise_std.clone()
-            level[:, :direct] = sensor_noise(level[:, :direct], remainder)
-            level = torch.where(mask, level, torch.ones_like(level))
-            seen = (rows @ root) / level[..., None] * mask[..., None]
-            left = torch.where(mask, (residual - rows @ mean) / level, torch.zeros_like(level))
-            u, s, v = torch.linalg.svd(seen, full_matrices=False)
-            along = (u.transpose(-1, -2) @ left[..., None])[..., 0]
-            scaled = s[:, None, :] * scales[:, None]  # (B, J, k)
-            total = scaled.square() + 1
-            outside = (left.square().sum(-1) - along.square().sum(-1)).clamp_min(0)
-            distance = (along.square()[:, None] / total).sum(-1) + outside[:, None]
-            size = total.log().sum(-1) + 2 * level.log().sum(-1, keepdim=True)
-            count = mask.sum(-1, keepdim=True) * math.log(2 * math.pi)
-            evidences.append(weight - (distance + size + count) / 2)
-            if mask.shape[1]:
-                beyond = torch.special.gammaincc(half.clamp_min(0.5), distance / 2)
-                farther.append(weight.exp() * beyond)  # without sensors the distance is zero
-            self._directions.append(v)
-            means.append(scaled / total * along[:, None])
-            reductions.append(1 - total.rsqrt())
-        joint = torch.stack(evidences, 1)  # (B, C, J)
-        self.tail = torch.stack(farther, 1).flatten(1).sum(1) if farther else None
-        self.log_evidence = joint.flatten(1).logsumexp(1)
-        self._weights = (joint - self.log_evidence[:, None, None]).exp()
-        self._means, self._reductions = torch.stack(means, 1), torch.stack(reductions, 1)
+def _read(sample: InputSample, held: Tensor, generator: np.random.Generator) -> Iterator[Readings]:
+    """Yield readings of some inputs at a few points at a time."""
+    bases, points = sample.bases, sample.fields.shape[1]
+    off = sample.fields[held].double() - bases.input_mean
+    for count in sorted({min(count, points) for count in COUNTS}):
+        for _ in range(LAYOUTS):
+            at = torch.from_numpy(generator.choice(points, count, replace=False))
+            noise = (sensor_noise(sample.noise_std) * torch.ones(points))[at].double()
+            error = torch.from_numpy(generator.standard_normal((len(held), count))) * noise
+            noise = sensor_noise(noise, rounding_noise(bases))
+            yield Readings(bases.input_factor[at].double(), off[:, at] + error, noise, count)
 
-    @cached_property
-    def mean(self) -> Tensor:
-        """Mean (B, r) of the coefficients, float64."""
-        eye = torch.eye(self._law.clusters.means.shape[1], dtype=torch.float64)
-        return self.linear_moments(eye)[0]
 
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and covariance of ``weight a``, exactly."""
-        c, weight = self._law.clusters, weight.double()
-        batch = len(self.log_evidence)
-        mean = torch.zeros(batch, len(weight), dtype=torch.float64)
-        second = torch.zeros(batch, len(weight), len(weight), dtype=torch.float64)
-        for k, v in enumerate(self._directions):
-            shares = self._weights[:, k]  # (B, J)
-            if float(shares.amax()) < NEGLIGIBLE_WEIGHT:
-                continue
-            seen = weight @ c.roots[k]
-            through = v @ seen.T  # (B, k, p)
-            places = c.scales[:, None] * self._means[:, k]  # (B, J, k)
-            means = weight @ c.means[k] + places @ through  # (B, J, p)
-            mean += (shares[..., None] * means).sum(1)
-            squares = shares * c.scales.square()
-            lost = self._reductions[:, k] * (2 - self._reductions[:, k])
-            lost = (squares[..., None] * lost).sum(1)
-            second += squares.sum(1)[:, None, None] * (seen @ seen.T)
-            second -= through.transpose(1, 2) @ (lost[..., None] * through)
-            second += (shares[..., None] * means).transpose(1, 2) @ means
-        return mean, second - mean[:, :, None] * mean[:, None, :]
+def _outside(block: Components, sample: InputSample) -> float:
+    """Return the share of a block's fields that leave the range of the inputs."""
+    bases, nothing = sample.bases, torch.zeros(0, dtype=torch.float64)
+    unread = Readings(torch.zeros(0, len(bases.input_factor.T)).double(), nothing[None], nothing, 0)
+    drawn = MixturePosterior([block], [unread]).sample(
+        RANGE_DRAWS, torch.Generator().manual_seed(0)
+    )[0]
+    fields = bases.input_mean.float() + drawn @ bases.input_factor.T
+    low, high = sample.fields.amin(), sample.fields.amax()
+    return float(((fields < low) | (fields > high)).any(1).double().mean())
 
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients: a cluster and a scale for each draw, then a Gaussian draw."""
-        picked = self.kinds(size, generator)
-        return self._placed(normals((1, size, self.mean.shape[1]), generator), picked)
 
-    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
-        """Map standard normals (n, r) to coefficients of these clusters and scales, of one set."""
-        return self._placed(z[None], kinds[None])[0]
+def _density(block: Components, readings: Sequence[Readings]) -> Tensor:
+    """Return the log density (L H,) of L times H readings under a block of components."""
+    found = []
+    for read in readings:
+        parts = [
+            Seen.of(block.some(part), read).evidence.movedim(1, 0).flatten(1)
+            for part in block.parts(len(read.noise_std) * read.rows.shape[1])
+        ]
+        found.append(torch.cat(parts, 1).logsumexp(1))
+    return torch.cat(found)
 
-    def kinds(self, size: int, generator: torch.Generator) -> Tensor:
-        """Draw a cluster and a scale (B, size), as one number."""
-        sets = restarted(generator, self._weights.flatten(1).float().split(1))
-        picked = [torch.multinomial(w, size, True, generator=generator) for w in sets]
-        return torch.cat(picked)
 
-    def _placed(self, z: Tensor, picked: Tensor) -> Tensor:
-        """Map standard normals (1, n, r) to coefficients (B, n, r) of clusters and scales."""
-        c = self._law.clusters
-        cluster, scale = picked // len(c.scales), picked % len(c.scales)
-        samples = z.new_zeros(*picked.shape, z.shape[2])
-        sizes, reductions, places = c.scales.to(z), self._reductions.to(z), self._means.to(z)
-        for k, v in enumerate(self._directions):
-            root, mean = c.roots[k].to(z).T, c.means[k].to(z)
-            for b, direction in enumerate(v.to(z)):
-                rows = (cluster[b] == k).nonzero()[:, 0]
-                of = scale[b, rows]
-                along = places[b, k, of] - reductions[b, k, of] * (z[0, rows] @ direction.T)
-                white = (z[0, rows] + along @ direction) * sizes[of, None]
-                samples[b, rows] = mean + white @ root
-        return samples
+def _likeliest(density: Tensor) -> Tensor:
+    """Return the weights (K,) of highest likelihood for log densities (N, K)."""
+    weights = torch.full(density.shape[1:], 1 / density.shape[1], dtype=torch.float64)
+    for _ in range(WEIGHT_STEPS):
+        weights = (density + weights.log()).softmax(1).mean(0)
+    return weights

@@ -45,76 +45,69 @@ SWEEPS = 10  # sweeps of Gibbs sampling
 
 
 def truncated_samples(
-    mean: Float[Tensor, "*batch n"], covariance: Float[Tensor, "*batch n n"],
-    lower: Float[Tensor, "*batch n"], upper: Float[Tensor, "*batch n"], size: int,
-    generator: torch.Generator, trajectories: int = TRAJECTORIES,
-) -> Float[Tensor, "*batch {size} n"]:  # fmt: skip
+    mean: Float[Tensor, " n"], covariance: Float[Tensor, "n n"], lower: Float[Tensor, " n"],
+    upper: Float[Tensor, " n"], size: int, generator: torch.Generator,
+    trajectories: int = TRAJECTORIES,
+) -> Float[Tensor, "{size} n"]:  # fmt: skip
     """Draw from ``N(mean, covariance)`` given that every coordinate lies within its bounds.
 
-    Mean (..., n), covariance (..., n, n), which may be singular, and bounds (..., n), infinite
-    where there is none, give samples (..., size, n), float64: the ends of as many independent
-    chains, of so many moves of a quarter of the period. The generator is on the CPU.
+    Mean (n,), covariance (n, n), which may be singular, and bounds (n,), infinite where there is
+    none, give samples (size, n), float64: the ends of as many independent chains, of so many moves
+    of a quarter of the period. The generator is on the CPU.
 
     It raises `ObservationError` if a lower bound is not below its upper bound, or no sample can be
     within them.
     """
-    lead, n = mean.shape[:-1], mean.shape[-1]
+    n = len(mean)
     if n == 0:
-        return mean.new_zeros(*lead, size, 0, dtype=torch.float64)
-    centre = mean.double().reshape(-1, n)
-    covariance = covariance.double().reshape(-1, n, n)
-    lower, upper = (bound.double().reshape(-1, n) - centre for bound in (lower, upper))
-    still = covariance.diagonal(dim1=1, dim2=2) <= 0
+        return mean.new_zeros(size, 0, dtype=torch.float64)
+    mean, covariance = mean.double(), covariance.double()
+    lower, upper = lower.double() - mean, upper.double() - mean
+    still = covariance.diagonal() <= 0
     if bool(((lower >= upper) | (still & ((lower > 0) | (upper < 0)))).any()):
         raise ObservationError("no sample of a Gaussian law lies within these bounds")
-    position = _starts(covariance, lower, upper, size, generator).reshape(-1, n)
-    walls = Walls(covariance, lower, upper, size)
-    root = covariance_root(covariance)
+    position = _starts(covariance, lower, upper, size, generator)
+    walls, root = Walls(covariance, lower, upper), covariance_root(covariance)
     for _ in range(trajectories):
-        normals = torch.randn(len(centre), size, n, dtype=torch.float64, generator=generator)
-        position = walls.move(position, (normals @ root).reshape(-1, n))
-    samples = position.reshape(len(centre), size, n) + centre[:, None]
-    return samples.reshape(*lead, size, n)
+        normals = torch.randn(size, n, dtype=torch.float64, generator=generator)
+        position = walls.move(position, normals @ root)
+    return position + mean
 
 
 def _starts(
     covariance: Tensor, lower: Tensor, upper: Tensor, size: int, generator: torch.Generator
 ) -> Tensor:
-    """Return points (B, size, n) within bounds about a mean of zero, near the law.
+    """Return points (size, n) within bounds about a mean of zero, near the law.
 
     Coordinates are drawn one after another, each within its bounds given those before (the GHK
     simulator), the least determined first: none then moves another by more than it moved itself.
     Starts are kept in proportion to the probability that the bounds had on their way.
     """
-    batch, n = lower.shape
-    scale = covariance.diagonal(dim1=1, dim2=2).sqrt()
+    n = len(lower)
+    scale = covariance.diagonal().sqrt()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-    left = covariance / scale[:, :, None] / scale[:, None, :]
+    left = covariance / scale[:, None] / scale
     lower, upper = lower / scale, upper / scale
-    point = torch.zeros(batch, size, n, dtype=torch.float64)
-    weight = torch.zeros(batch, size, dtype=torch.float64)
-    fresh, each = torch.ones_like(lower, dtype=torch.bool), torch.arange(batch)
+    point = torch.zeros(size, n, dtype=torch.float64)
+    weight = torch.zeros(size, dtype=torch.float64)
+    fresh = torch.ones_like(lower, dtype=torch.bool)
     for step in range(n):
-        variances = left.diagonal(dim1=1, dim2=2).masked_fill(~fresh, -1.0)
-        variance, i = variances.max(1)
-        variance = variance.clamp_min(MIN_VARIANCE)[:, None]
-        fresh[each, i] = False
-        mean, std = point[each, :, i], variance.sqrt()
-        low, high = lower[each, i, None], upper[each, i, None]
-        uniform = torch.rand(batch, size, dtype=torch.float64, generator=generator)
-        score, probability = truncated_normal((low - mean) / std, (high - mean) / std, uniform)
-        value = torch.maximum(torch.minimum(mean + std * score, high), low)
-        column = left[each, :, i]
-        slope = column / variance * fresh
-        point += (value - mean)[..., None] * slope[:, None, :]
-        point[each, :, i] = value
-        left -= column[:, :, None] * slope[:, None, :]
+        variance, i = left.diagonal().masked_fill(~fresh, -1.0).max(0)
+        variance, fresh[i] = variance.clamp_min(MIN_VARIANCE), False
+        mean, std = point[:, i].clone(), variance.sqrt()
+        uniform = torch.rand(size, dtype=torch.float64, generator=generator)
+        ends = (lower[i] - mean) / std, (upper[i] - mean) / std
+        score, probability = truncated_normal(*ends, uniform)
+        value = torch.maximum(torch.minimum(mean + std * score, upper[i]), lower[i])
+        slope = left[:, i] / variance * fresh
+        point += (value - mean)[:, None] * slope
+        point[:, i] = value
+        left = left - left[:, i, None] * slope
         weight += probability
         if step % 8 == 7 or step == n - 1:
-            kept = resampled(weight, generator)
-            point = point.gather(1, kept[..., None].expand_as(point))
+            point = point[resampled(weight[None], generator)[0]]
             weight = torch.zeros_like(weight)
-    return point * scale[:, None]
+    return point * scale
 
 
 def truncated_normal(below: Tensor, above: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,36 +151,33 @@ def resampled(weight: Tensor, generator: torch.Generator) -> Tensor:
 
 
 class Walls:
-    """The walls of each chain and the motion between them, relative to the mean.
+    """The walls of chains and the motion between them, relative to the mean.
 
     Coordinates are turned over where needed, so that each wall but a second one is an upper bound;
     second walls are held only where some coordinate has two.
     """
 
-    def __init__(self, covariance: Tensor, lower: Tensor, upper: Tensor, size: int) -> None:
-        self._signs = torch.where(upper.isfinite(), 1.0, -1.0).double()  # (B, n)
+    def __init__(self, covariance: Tensor, lower: Tensor, upper: Tensor) -> None:
+        self._signs = torch.where(upper.isfinite(), 1.0, -1.0).double()  # (n,)
         heights = [torch.where(upper.isfinite(), upper, -lower)]
         both = upper.isfinite() & lower.isfinite()
         if bool(both.any()):
             heights.append(torch.where(both, -lower, math.inf))
-        self._heights = torch.cat(heights, 1)
+        self._heights = torch.cat(heights)
         self._second, self._below_mean = len(heights) == 2, bool((self._heights < 0).any())
-        variance = covariance.diagonal(dim1=1, dim2=2)
-        turns = covariance / torch.where(variance > 0, variance, 1.0)[:, :, None]
+        variance = covariance.diagonal()
+        turns = covariance / torch.where(variance > 0, variance, 1.0)[:, None]
         # Row i is the change of the velocity at a wall of coordinate i.
-        self._turns = turns * self._signs[:, :, None] * self._signs[:, None, :]
-        self._of = torch.arange(len(lower)).repeat_interleave(size)  # the law of each chain
+        self._turns = turns * self._signs[:, None] * self._signs
 
     def move(self, position: Tensor, velocity: Tensor) -> Tensor:
         """Return positions (K, n) a quarter of a period later."""
-        signs = self._signs[self._of]
-        position, velocity = position * signs, velocity * signs
+        position, velocity = position * self._signs, velocity * self._signs
         n, end = position.shape[1], position.clone()
-        active, of = torch.arange(len(position)), self._of
+        active = torch.arange(len(position))
         left = torch.full((len(position),), 0.5 * math.pi, dtype=torch.float64)
         for _ in range(MAX_BOUNCES):
-            heights = self._heights[of] if len(self._heights) > 1 else self._heights
-            time, wall = self._first(heights, position, velocity)
+            time, wall = self._first(position, velocity)
             done = time >= left
             step = torch.minimum(time, left)[:, None]
             cos, sin = torch.cos(step), torch.sin(step)
@@ -196,16 +186,16 @@ class Walls:
                 end[active[done]] = position[done]
                 go = ~done
                 if not bool(go.any()):
-                    return end * signs
-                active, of, wall, left, step = active[go], of[go], wall[go], left[go], step[go]
+                    return end * self._signs
+                active, wall, left, step = active[go], wall[go], left[go], step[go]
                 position, velocity = position[go], velocity[go]
             left = left - step[:, 0]
-            each, i = torch.arange(len(of)), wall % n
-            position[each, i] = torch.where(wall < n, 1.0, -1.0) * self._heights[of, wall]
-            velocity -= 2 * velocity[each, i, None] * self._turns[of, i]
+            each, i = torch.arange(len(active)), wall % n
+            position[each, i] = torch.where(wall < n, 1.0, -1.0) * self._heights[wall]
+            velocity -= 2 * velocity[each, i, None] * self._turns[i]
         raise ObservationError("no sample of a Gaussian law lies within these bounds")
 
-    def _first(self, heights: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def _first(self, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return when each chain crosses its first wall, within half a period, and which that is.
 
         With ``s = tan(t / 2)`` the motion ``x cos t + v sin t`` meets the height h where
@@ -213,7 +203,7 @@ class Walls:
         """
         if self._second:
             x, v = torch.cat([x, -x], 1), torch.cat([v, -v], 1)
-        below, above = heights - x, heights + x
+        below, above = self._heights - x, self._heights + x
         root = (v * v - below * above).sqrt_()  # not a number where the wall is out of reach
         half = torch.where(v > 0, below / (v + root), math.inf)
         if self._below_mean:  # away from such a wall and back onto it
@@ -268,21 +258,18 @@ class Choices:
     ----------
     low, high : Tensor, shape (F, P)
     given : callable
-        Maps mean (F, S, 1) and std (F, 1, 1) of the values before the reading, and the boxes (S, m)
-        of the other readings, -1 where they are not drawn yet, to mean and std (F, S, P) given the
-        reading, and its log density (S, P), in each box.
+        Maps mean (F, S, 1) and std (F, 1, 1) of the values before the reading to mean and std
+        (F, S, P) given the reading, and its log density (S, P), in each box.
     """
 
     low: Tensor
     high: Tensor
-    given: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+    given: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
-    def drawn(
-        self, mean: Tensor, std: Tensor, which: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return values (F, S), their boxes (S,), and the log density (S,) of the reading."""
-        mean, std, density = self.given(mean[..., None], std[:, None, None], which)
-        shape = len(self.low), len(which), self.low.shape[1]
+    def drawn(self, mean: Tensor, std: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return values (F, S) for means (F, S), and the log density (S,) of the reading."""
+        mean, std, density = self.given(mean[..., None], std[:, None, None])
+        shape = len(self.low), mean.shape[1], self.low.shape[1]
         ends = [((end[:, None] - mean) / std).expand(shape) for end in (self.low, self.high)]
         weight = density + log_share(*ends).sum(0)
         total = weight.logsumexp(1, keepdim=True)
@@ -291,32 +278,41 @@ class Choices:
         box = box.clamp_max(shape[2] - 1).expand(shape[0], -1, 1)
         low, high, mean, std = (t.expand(shape).gather(2, box) for t in (*ends, mean, std))
         values = mean + std * truncated_normal(low, high, uniform[1:])[0]
-        return values[..., 0], box[0, :, 0], total[:, 0]
+        return values[..., 0], total[:, 0]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What m readings say of F latent fields at the sensors."""
+
+    lower: Tensor  # (F, m), ends of latent values, which are known where both agree
+    upper: Tensor  # (F, m)
+    level: Tensor  # (m,), variance of a latent value that the field does not have
+    choices: Sequence[Choices] | None  # in place of the ends, where these are in doubt
+    tail: Tensor  # (1,), probability of readings as far from the law
 
 
 def among_choices(
     covariances: Sequence[Tensor], choices: Sequence[Choices], size: int,
     generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return latent values (F, size, m) at m sensors, and the boxes (size, m) that they are in.
+) -> Tensor:  # fmt: skip
+    """Return latent values (F, size, m) at m sensors.
 
     Latent fields have mean zero, and the covariances (m, m) at the sensors.
     """
     covariance = torch.stack(list(covariances))
     root, precision = torch.linalg.cholesky(covariance), torch.linalg.inv(covariance)
-    which = torch.full((size, len(choices)), -1)
     xi = torch.zeros(len(covariance), size, len(choices), dtype=torch.float64)
     for i, one in enumerate(choices):
         mean, std = (xi[..., :i] @ root[:, i, :i, None])[..., 0], root[:, i, i]
-        value, which[:, i], weight = one.drawn(mean, std, which, generator)
+        value, weight = one.drawn(mean, std, generator)
         xi[..., i] = (value - mean) / std[:, None]
-        kept = resampled(weight[None], generator)[0]
-        xi, which = xi[:, kept], which[kept]
+        xi = xi[:, resampled(weight[None], generator)[0]]
     values = xi @ root.transpose(1, 2)
     for _ in range(SWEEPS):
         for i, one in enumerate(choices):
             variance = precision[:, i, i].reciprocal()
             pull = (values @ precision[:, i, :, None])[..., 0]
-            mean, which[:, i] = values[..., i] - variance[:, None] * pull, -1
-            values[..., i], which[:, i], _ = one.drawn(mean, variance.sqrt(), which, generator)
-    return values, which
+            mean = values[..., i] - variance[:, None] * pull
+            values[..., i], _ = one.drawn(mean, variance.sqrt(), generator)
+    return values

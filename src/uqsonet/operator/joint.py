@@ -404,9 +404,6 @@ def input_posterior(model: Model, single: bool, given: InputPosterior) -> Poster
     known = not isinstance(given, Sampled) or given.made_by is not None
     if model.law is not None and model.law.whole and known:
         found.whole = partial(given.fields, model.bases)
-    if model.law is not None and model.law.rest is not None:
-        found.whole = partial(model.law.completed, model.bases, given)
-        found.left_out = partial(model.law.left_out, given)
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,7 +35,6 @@ class ExactLaw(InputLaw):
 
     name = EXACT
     separate = True
-    layout: ClassVar = {}
 
     def __init__(self, problem: str) -> None:
         self._problem = get_problem(problem)

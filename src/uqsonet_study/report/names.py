@@ -9,7 +9,6 @@ METHODS = {
     "vidon": "VIDON",
     "uqsonet": "UQ-SONet",
     "sensor_free": "Sensor-free",
-    "family": "Family of kernels",
     FLOOR: "MC floor",
     "paper": "paper",  # a row of its own in tables of networks
 }

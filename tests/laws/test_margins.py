@@ -21,9 +21,9 @@ from tests.laws.conftest import (
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws import censored
-from uqsonet.laws.copula import CopulaLaw, fit_margins
-from uqsonet.laws.latent import Spectrum
+from uqsonet.laws.correlations import Spectrum
+from uqsonet.laws.latent import LatentLaw
+from uqsonet.laws.margins import ClippedNormals, fit_maps, latent_of_scores
 from uqsonet.operator.model import KarhunenLoeveModel
 
 X = SMALL.points()
@@ -45,7 +45,7 @@ def gaussian_given(covariance: Tensor, places: Tensor) -> Tensor:
 
 def fitted(kappa: np.ndarray) -> KarhunenLoeveModel:
     model = model_of(kappa, 12)
-    (law,) = CopulaLaw.fit(input_sample(model, functions_of(kappa)), 0)
+    law = LatentLaw.fit(input_sample(model, functions_of(kappa)), 0)
     model.use_law(law)
     return model
 
@@ -105,9 +105,9 @@ def test_margins_are_pooled_where_points_agree_and_else_are_their_own():
         (moved * np.exp(latent / 2), 2),
         (np.exp(shapes * latent), SMALL.size),
     ):
-        margins = fit_margins(torch.from_numpy(kappa).float())
+        margins = fit_maps(torch.from_numpy(kappa).float())
         assert not bool(margins.atoms.any())
-        standard = margins.values / margins.values.diff().sum(1, keepdim=True)
+        standard = margins.quantiles / margins.quantiles.diff().sum(1, keepdim=True)
         if rows < SMALL.size:  # the same map, but for its scale
             assert float((standard - standard[0]).std(1).max()) < 1e-6
         scores, _ = margins.latent(torch.from_numpy(kappa.T.copy()))
@@ -117,29 +117,17 @@ def test_margins_are_pooled_where_points_agree_and_else_are_their_own():
 
 
 def test_the_hidden_part_of_censored_fields_does_not_bend_their_correlations():
-    truth = kernel(0.3)
-    latent = torch.from_numpy(gaussian_fields(np.random.default_rng(3), 3000, truth))
+    truth, x = kernel(0.3), X.numpy()
+    latent = gaussian_fields(np.random.default_rng(3), 3000, truth)
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(SMALL.size, 2)
-    seen = latent.clamp_min(0.0)
-    field, left = censored.censored_field(SMALL, seen, cuts)
-    found = (field.factor @ field.factor.T).double().numpy()
+    seen = torch.from_numpy(latent).float().clamp_min(0.0)
     plain = np.corrcoef(seen.T)
-    assert float(left) == 0
-    assert np.abs(found - truth).max() < 0.08 < np.abs(plain - truth).max()
-    values = np.linalg.eigvalsh(truth)[-7:]
-    assert np.abs(np.linalg.eigvalsh(found)[-7:] / values - 1).max() < 0.3
-
-
-def test_fields_on_many_points_are_completed_on_fewer():
-    grid = Grid((0.0,), (1.0,), (641,))
-    rows = torch.from_numpy(gaussian_fields(np.random.default_rng(4), 300, kernel(0.3)))
-    fields = SMALL.interpolate(rows.T.contiguous(), grid.points()).T.clamp_min(0.0)
-    cuts = torch.tensor([[0.0, 9.0]]).double().expand(grid.size, 2)
-    field, left = censored.censored_field(grid, fields, cuts)
-    assert len(field.factor) == 641 and field.rank <= censored.MAX_COMPLETED_POINTS and left < 0.02
-    cloud = PointCloud.of(grid.points().numpy())
-    coarse, index = censored._coarse(cloud, fields)
-    assert coarse.size == censored.MAX_COMPLETED_POINTS == len(index)
+    for domain in (SMALL, PointCloud.of(x)):
+        field = latent_of_scores(domain, seen, cuts)
+        assert field is not None
+        rows = field.rows(domain, X)
+        found = (rows @ rows.T).numpy()
+        assert np.abs(found - truth).max() < 0.08 < np.abs(plain - truth).max()
 
 
 @pytest.mark.parametrize("cuts", [(-9.0, 9.0), (0.0, 9.0), (-0.7, 1.1), (-9.0, -0.3)])
@@ -148,7 +136,7 @@ def test_correlations_of_clipped_normals_tell_those_of_the_normals(cuts):
     first, other = rng.standard_normal((2, 1_000_000))
     second = r * first + (1 - r**2) ** 0.5 * other
     seen = np.corrcoef(np.clip(first, *cuts), np.clip(second, *cuts))[0, 1]
-    clipped = censored.ClippedNormals(torch.tensor([cuts, (0.2, 9.0)], dtype=torch.float64))
+    clipped = ClippedNormals(torch.tensor([cuts, (0.2, 9.0)], dtype=torch.float64))
     level = clipped.level[0]
     of = torch.tensor([seen, 1.0, 0.0], dtype=torch.float64)
     assert clipped.correlation(of, level, level).tolist() == pytest.approx([r, 1, 0], abs=3e-3)
@@ -165,16 +153,17 @@ def test_a_few_hundred_rains_in_the_plane_tell_a_separable_spectrum():
     grid, rng = Grid((0.0, 0.0), (1.0, 1.0), (10, 10)), np.random.default_rng(6)
     rain = np.maximum(separable_fields(rng, 400, 10), 0) ** 1.5
     model = model_of(rain, 12, grid)
-    (law,) = CopulaLaw.fit(input_sample(model, functions_of(rain, grid)), 0)
-    assert isinstance(law.latent, Spectrum) and law.latent.separable
+    law = LatentLaw.fit(input_sample(model, functions_of(rain, grid)), 0)
+    assert law is not None
+    (latent,) = law.link.latent
+    assert isinstance(latent, Spectrum) and latent.separable
     points = grid.points()
-    rows = law.latent.rows(grid, points)
+    rows = latent.rows(grid, points)
     truth = torch.exp(-(points[:, None] - points).abs().sum(-1) / 0.3)
     assert float((rows @ rows.T - truth).abs().mean()) < 0.02
-    again = CopulaLaw.of(law.tensors(), model.bases)
-    CopulaLaw.require_layout(law.tensors(), model.bases)
-    assert isinstance(again.latent, Spectrum) and again.latent.separable
-    assert torch.equal(again.latent.std, law.latent.std)
+    again = LatentLaw.of(law.tensors(), model.bases)
+    (other,) = again.link.latent
+    assert isinstance(other, Spectrum) and other.separable and torch.equal(other.std, latent.std)
     model.use_law(again)
     given = model.input_posterior(points[[23, 77]], torch.tensor([0.4, 0.0]).double(), None, 0.0)
     fields = next(given.fields(model.bases, 50, seeded()))
@@ -189,8 +178,8 @@ def test_only_stationary_fields_have_a_spectrum(warped):
     root, normals = np.linalg.cholesky(covariance), np.random.default_rng(7)
     scores = torch.from_numpy(normals.standard_normal((600, 64)) @ root.T).float().clamp_min(0)
     cuts = torch.tensor([[0.0, 9.0]]).double().expand(64, 2)
-    found = censored.stationary_spectrum(Grid((0.0,), (1.0,), (64,)), scores, cuts)
-    assert (found is None) == warped
+    found = latent_of_scores(Grid((0.0,), (1.0,), (64,)), scores, cuts)
+    assert isinstance(found, Spectrum) != warped
 
 
 @pytest.mark.parametrize("smooth", [False, True])
@@ -202,10 +191,10 @@ def test_a_spectrum_knows_how_far_fields_are_known_between_sensors(smooth):
     matern = (1 + math.sqrt(3) * lag) * torch.exp(-math.sqrt(3) * lag)
     truth = torch.exp(-lag.square()) if smooth else matern
     fields = np.exp(gaussian_fields(np.random.default_rng(8), 2000, truth.numpy()))
-    margins = fit_margins(torch.from_numpy(fields).float())
+    margins = fit_maps(torch.from_numpy(fields).float())
     scores = margins.latent(torch.from_numpy(fields).T)[0].T.float()
-    found = censored.stationary_spectrum(grid, scores, margins.cuts)
-    assert found is not None
+    found = latent_of_scores(grid, scores, margins.cuts)
+    assert isinstance(found, Spectrum)
     places = torch.arange(6, 96, 12)
 
     def spread(covariance: Tensor) -> float:
@@ -224,12 +213,12 @@ def test_what_the_law_cannot_have_is_improbable(models):
         assert given.tail is not None
         assert least <= float(given.tail[0]) <= most
     few = rain_fields(np.random.default_rng(0), 30)
-    assert not CopulaLaw.fit(input_sample(model_of(few, 5), functions_of(few)), 0)
+    assert None is LatentLaw.fit(input_sample(model_of(few, 5), functions_of(few)), 0)
 
 
 def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
     kappa = rain_fields(np.random.default_rng(5), 150)
-    model = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="copula")
+    model = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="latent")
     posterior = model.condition(X[[3, 12]], [0.5, 0.0])["k"]
     samples = np.asarray(posterior.sample(400))
     assert samples.min() == 0 and np.abs(samples[:, 3] - 0.5).max() < 0.02
@@ -244,7 +233,7 @@ def test_answers_about_the_input_stay_in_its_range_and_read_what_sensors_read():
 
 def test_sensors_of_outputs_leave_the_input_in_its_range_and_places_can_be_asked_for():
     kappa = rain_fields(np.random.default_rng(6), 150)
-    model = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="copula")
+    model = uqsonet.fit(runs_of(kappa), sensors=[3], bar=False, law="latent")
     posterior = model.condition(k=(X[[3]], [0.0]), u=(X[[20]], [0.2], 0.05))["k"]
     assert np.asarray(posterior.sample(50)).min() >= 0
     assert np.asarray(posterior.band(0.5)[0]).min() >= 0

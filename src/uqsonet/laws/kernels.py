@@ -1,4 +1,4 @@
-"""A family of kernels: fields whose length, variance or smoothness differs from run to run.
+"""Components from kernels: fields whose length, variance or smoothness differs from run to run.
 
 Such a field is a mixture of stationary Gaussian laws, the *members*: squared exponential and Matern
 kernels of many lengths, each with many scales. Nothing is fitted to a member. Only how often each
@@ -11,18 +11,13 @@ as the roughest run, beside which smooth runs are no longer smooth. So the error
 of each member's covariance, and the mean is estimated anew by generalised least squares, in which
 smooth runs count for more: that leaves an error far below C / N. White noise of the runs, such as
 rounding in their file, would hide how smooth they are in the same way, and is estimated, too.
-
-The variance is the same everywhere, or follows polynomials in the coordinates (`_trend`), whichever
-makes the runs likelier. In the plane, members of one length give way to members with a length along
-each of two axes (`_pairs`), where runs are far likelier under these.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,16 +26,14 @@ from torch import Tensor
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain, JointDomain
 from uqsonet.gauss.blocks import least_squares
-from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws.base import classes_of
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.mixture import Clusters, MixtureLaw, positive_root
+from uqsonet.laws.components import Components, positive_root
 
 COARSE_INPUTS = 2000  # training inputs that show which kernels and lengths occur, at most
 COARSE_POINTS = 512  # points of them, at most
 COARSE_LENGTHS = 24  # lengths of each kernel then
 FINE_POINTS = 2048  # points on which the covariances of members are summed, at most
-TREND = 4  # degree of the polynomial in each coordinate that a variance follows
 MEMBERS, SCALES = 96, 16  # kernels of one length, and scales, before rare ones are left out
 MIN_RATIO = 1.03  # minimum ratio of neighbouring lengths, and of scales
 MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that counts as occurring
@@ -60,68 +53,14 @@ CORRELATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 """Squared exponential; Matern 1/2, 3/2 and 5/2."""
 
-PAIR_LENGTHS = 9  # lengths along each of two axes, of which all pairs are tried at first
-HALVINGS = 2  # times that their distance is halved
-PAIR_GAIN = 1.0
-"""Gain in the average log likelihood of a run from which on pairs are taken. Closer lengths alone
-gain half of that, where fields vary alike along both axes."""
-
-MIN_KERNEL = 0.05  # weight of a kernel with which pairs are tried
-TURNS = 0.0, math.pi / 4  # angles of their axes
+Member = tuple[int, float]  # number of a correlation, and a length
 
 
-class Member(NamedTuple):
-    """A kernel of one length, or of a length along each of two axes, which may be turned."""
-
-    kernel: int  # number of its correlation
-    lengths: tuple[float, ...]
-    angle: float = 0.0
-
-
-class FamilyLaw(MixtureLaw):
-    """A mixture whose members are known but for their weights (this module's text)."""
-
-    name = "family"
-    misfit = "they are single numbers, take only a few values, or are several fields"
-    layout: ClassVar = {
-        **{key: value for key, value in MixtureLaw.layout.items() if key != "means"},
-        "mean": ("r", torch.float64),
-        "roots": ("Crr", torch.float32),
-    }
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the mixture's parameters, roots in single precision, and the one mean."""
-        kept = super().tensors()
-        return kept | {"mean": kept.pop("means")[0], "roots": kept["roots"].float()}
-
-    def plainer(self, sample: InputSample, seed: int) -> Self | None:
-        """Return nothing: scales are a part of the family."""
+def fitted(sample: InputSample, generator: np.random.Generator) -> Components | None:
+    """Return the members that occur and how often; None for several fields, one point, classes."""
+    several = isinstance(sample.bases.fields.input.grid, JointDomain)
+    if several or sample.fields.shape[1] == 1 or classes_of(sample.fields) is not None:
         return None
-
-    def refitted(self, sample: InputSample, seed: int) -> Self | None:
-        """Return the family of other inputs; None where they have none."""
-        return next(iter(self.fit(sample, seed)), None)
-
-    @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> FamilyLaw:
-        """Return the law that `tensors` were taken of."""
-        rest = {**tensors, "roots": tensors["roots"].double()}
-        rest["means"] = rest.pop("mean").repeat(len(rest["roots"]), 1)
-        law = super().of(rest, bases)
-        return cls(law.clusters, law.remainder)
-
-    @classmethod
-    def fit(cls, sample: InputSample, seed: int) -> Sequence[Self]:
-        """Fit weights of the members; nothing for several fields, one point, and classes."""
-        several = isinstance(sample.bases.fields.input.grid, JointDomain)
-        alone = sample.fields.shape[1] == 1
-        if several or alone or classes_of(sample.fields) is not None:
-            return []
-        return [cls(*_members(sample, numpy_generator(seed, "law", cls.name)))]
-
-
-def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clusters, Tensor]:
-    """Return the members that occur and how often, and what modes leave out of each."""
     bases, a = sample.bases, sample.coefficients
     domain = bases.fields.input.grid
     points = _alike_axes(_coordinates(domain), sample.fields, generator)
@@ -132,27 +71,11 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     members, some = _lengths(points), a[rows[:COARSE_INPUTS]]
     whites = [share**2 * variance * (to.T @ to) for share in NOISE]
 
-    def fitted(trend: Tensor) -> tuple[_Weighed, Tensor, Callable[[Member], Tensor]]:
-        coarse = _covariances(points, trend, bases, order[:COARSE_POINTS])
-        few = [coarse(member) for member in members]
-        return *_with_noise(some, few, scales, whites, len(a), 0), coarse
-
-    trend, other = torch.ones(len(points), dtype=torch.float64), _trend(points, sample.fields)
-    (best, noise, coarse), under_other = fitted(trend), fitted(other)
-    # A trend has to be worth its parameters (Schwarz, Ann. Statist. 6, 1978).
-    cost = TREND * points.shape[1] * math.log(len(some)) / (2 * len(some))
-    if under_other[0].evidence > best.evidence + cost:
-        trend, (best, noise, coarse) = other, under_other
-    if points.shape[1] == 2:
-
-        def weighed(pairs: list[Member]) -> _Weighed:
-            return _weighed(some, [coarse(pair) for pair in pairs], scales, noise, len(a), 0)
-
-        pairs, found = _pairs(members, best.weights, weighed)
-        if found.evidence > best.evidence + PAIR_GAIN:
-            members, best = pairs, found
+    coarse = _covariances(points, bases, order[:COARSE_POINTS])
+    few = [coarse(member) for member in members]
+    best, _ = _with_noise(some, few, scales, whites, len(a), 0)
     members, scales = _refined(members, scales, best.weights)
-    fine = _covariances(points, trend, bases, order[:FINE_POINTS])
+    fine = _covariances(points, bases, order[:FINE_POINTS])
     covariances = [fine(member) for member in members]
     # Anew: gaps between coarse lengths, and the average, look like noise.
     _, noise = _with_noise(some, covariances, scales, whites, len(a), MEAN_ROUNDS)
@@ -165,12 +88,11 @@ def _members(sample: InputSample, generator: np.random.Generator) -> tuple[Clust
     roots, remainders = [], []
     for number, level in zip(used.nonzero()[:, 0].tolist(), squared, strict=True):
         covariance = covariances[number]
-        roots.append(positive_root(covariance + uncertain / level).float().double())
+        roots.append(positive_root(covariance + uncertain / level).float())
         inside = (factor.T @ factor * covariance).sum() / len(factor)
         remainders.append((level * (1 - inside).clamp_min(0)).sqrt())
-    means = mean.repeat(len(roots), 1)
-    clusters = Clusters((weights / weights.sum()).log(), scales, means, torch.stack(roots))
-    return clusters, torch.stack(remainders)
+    shares = (weights / weights.sum()).log()
+    return Components(shares, scales, mean[None], torch.stack(roots), torch.stack(remainders))
 
 
 def _coordinates(domain: Domain) -> Tensor:
@@ -202,42 +124,21 @@ def _alike_axes(points: Tensor, fields: Tensor, generator: np.random.Generator) 
     return points * (rate / rate.amax().clamp_min(1e-300)).clamp_min(1e-4).sqrt()
 
 
-def _trend(points: Tensor, fields: Tensor) -> Tensor:
-    """Return a smooth standard deviation (n,) of fields (N, n), its mean square one.
-
-    Its logarithm is a polynomial in each coordinate of the points (n, d), by least squares.
-    """
-    low, high = points.amin(0), points.amax(0)
-    along = (2 * points - low - high) / (high - low).clamp_min(1e-12)
-    powers = [torch.ones_like(along[:, :1]), *(along**k for k in range(1, TREND + 1))]
-    basis = torch.cat(powers, 1)
-    std = fields.std(0).double()
-    level = std.clamp_min(1e-3 * std.amax().clamp_min(1e-300)).log()
-    std = (basis @ least_squares([(basis, level[:, None])])[:, 0]).exp()
-    return std / std.square().mean().sqrt()
-
-
 def _covariances(
-    points: Tensor, trend: Tensor, bases: KarhunenLoeveBases, chosen: Tensor
+    points: Tensor, bases: KarhunenLoeveBases, chosen: Tensor
 ) -> Callable[[Member], Tensor]:
     """Return what gives the covariance (r, r) of coefficients of a member of variance one.
 
-    The trend (n,) is the standard deviation at the points (n, d). The covariance is projected from
-    the chosen points by least squares, or from all.
+    It is projected from the chosen ones of the points (n, d) by least squares, or from all.
     """
     to = bases.from_fields()
     if len(chosen) < len(points):
         to = torch.linalg.pinv(bases.input_factor[chosen].double()).T
-        points, trend = points[chosen], trend[chosen]
-    to = trend[:, None] * to
+        points = points[chosen]
 
     def covariance(member: Member) -> Tensor:
-        x = points
-        if member.angle:
-            along, across = math.cos(member.angle), math.sin(member.angle)
-            x = x @ torch.tensor([[along, -across], [across, along]], dtype=x.dtype)
-        x = x / torch.tensor(member.lengths, dtype=x.dtype)
-        total = to.T @ (CORRELATIONS[member.kernel](torch.cdist(x, x)) @ to)
+        kernel, length = member
+        total = to.T @ (CORRELATIONS[kernel](torch.cdist(points, points) / length) @ to)
         return (total + total.T) / 2
 
     return covariance
@@ -250,59 +151,20 @@ def _lengths(points: Tensor) -> list[Member]:
     shortest = 0.5 * float(size) * len(points) ** (-1 / points.shape[1])
     lengths = np.geomspace(shortest, 4 * float(extent.amax()), COARSE_LENGTHS).tolist()
     kernels = range(len(CORRELATIONS))
-    return [Member(kernel, (length,)) for kernel in kernels for length in lengths]
-
-
-def _pairs(
-    members: list[Member], weights: Tensor, weighed: Callable[[list[Member]], _Weighed]
-) -> tuple[list[Member], _Weighed]:
-    """Return members with a length of their own along two axes, and their weights.
-
-    They are sought about the lengths that occur, and then nearer and nearer about one another.
-    """
-    occur = [member.lengths[0] for member in _occurring(members, weights)]
-    step = members[1].lengths[0] / members[0].lengths[0]
-    lengths = _closer(torch.tensor(occur), step, PAIR_LENGTHS)
-    often = weights.sum(1).view(len(CORRELATIONS), -1).sum(1) > MIN_KERNEL
-    pairs = [
-        Member(kernel, pair, angle)
-        for kernel in often.nonzero()[:, 0].tolist()
-        for angle in TURNS
-        for pair in itertools.product(lengths.tolist(), repeat=2)
-        if not angle or pair[0] != pair[1]
-    ]
-    found, step = weighed(pairs), float(lengths[1] / lengths[0])
-    for _ in range(HALVINGS):
-        step = step**0.5
-        near = {
-            Member(kernel, (round(along * x, 9), round(across * y, 9)), angle)
-            for kernel, (along, across), angle in _occurring(pairs, found.weights)
-            for x, y in itertools.product((1 / step, 1.0, step), repeat=2)
-        }
-        pairs = sorted(near)
-        found = weighed(pairs)
-    return pairs, found
-
-
-def _occurring(members: list[Member], weights: Tensor) -> list[Member]:
-    """Return the members that occur, frequent ones first: one at least, if all are rare."""
-    shares = weights.sum(1)
-    order = shares.argsort(descending=True).tolist()
-    return [members[k] for k in order if shares[k] > MIN_WEIGHT] or [members[order[0]]]
+    return [(kernel, length) for kernel in kernels for length in lengths]
 
 
 def _refined(members: list[Member], scales: Tensor, weights: Tensor) -> tuple[list[Member], Tensor]:
     """Return members and scales about those that occur, closer to one another."""
     used = scales[weights.sum(0) > MIN_WEIGHT]
     near = _closer(used, float(scales[1] / scales[0]), SCALES)
-    occur = _occurring(members, weights)
-    if len(occur[0].lengths) > 1:
-        return occur[:MEMBERS], near
-    kernels = sorted({member.kernel for member in occur})
-    lengths = torch.tensor([member.lengths[0] for member in occur])
-    step = members[1].lengths[0] / members[0].lengths[0]
-    fine = _closer(lengths, step, MEMBERS // len(kernels))
-    return [Member(kernel, (length,)) for kernel in kernels for length in fine.tolist()], near
+    shares = weights.sum(1)
+    occur = [members[k] for k in (shares > MIN_WEIGHT).nonzero()[:, 0].tolist()]
+    occur = occur or [members[int(shares.argmax())]]
+    kernels = sorted({kernel for kernel, _ in occur})
+    lengths = torch.tensor([length for _, length in occur])
+    fine = _closer(lengths, members[1][1] / members[0][1], MEMBERS // len(kernels))
+    return [(kernel, length) for kernel in kernels for length in fine.tolist()], near
 
 
 def _closer(values: Tensor, step: float, most: int) -> Tensor:

@@ -16,7 +16,6 @@ from tests.laws.conftest import (
     kernel,
     length_fields,
     model_of,
-    points,
     two_values,
 )
 from uqsonet.fields.cloud import Point
@@ -25,18 +24,20 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.fitting.choose_law import input_sample
-from uqsonet.laws import family
+from uqsonet.laws import kernels
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.family import FamilyLaw
+from uqsonet.laws.mixture import MixtureLaw
 from uqsonet.operator.model import KarhunenLoeveModel
 
 HALF = torch.arange(0, 24, 2)
+SPREAD = torch.empty(0)  # of runs as components, which there are none of here
 
 
 def fitted(kappa: np.ndarray, modes: int) -> KarhunenLoeveModel:
     model = model_of(kappa, modes)
     sample = input_sample(model, functions_of(kappa))
-    model.use_law(next(iter(FamilyLaw.fit(sample, 0)), None))
+    members = kernels.fitted(sample, np.random.default_rng(0))
+    model.use_law(None if members is None else MixtureLaw([members], {}, SPREAD))
     return model
 
 
@@ -91,7 +92,7 @@ def model() -> KarhunenLoeveModel:
 @pytest.mark.parametrize(
     ("count", "limits"), [(1, (0.03, 0.02)), (3, (0.03, 0.03)), (6, (0.03, 0.06))]
 )
-def test_a_fitted_family_answers_as_the_true_law(model, count, limits):
+def test_fitted_kernels_answer_as_the_true_law(model, count, limits):
     found = errors(model, count)
     assert found[0] < limits[0] and found[1] < limits[1]
     if count == 6:  # one Gaussian law is far from it
@@ -111,17 +112,17 @@ def test_noise_of_the_runs_does_not_make_smooth_fields_look_rough(noise):
 
 def test_weights_are_shares_of_few_members(model):
     law = model.law
-    weights = law.clusters.log_weights.exp()
+    weights = law.blocks[0].log_weights.exp()
     assert float(weights.sum()) == pytest.approx(1.0)
-    assert float(weights.sum(1).min()) > family.MIN_WEIGHT / 2
-    scale = float((weights.sum(0) @ law.clusters.scales.square()).sqrt())
+    assert float(weights.sum(1).min()) > kernels.MIN_WEIGHT / 2
+    scale = float((weights.sum(0) @ law.blocks[0].scales.square()).sqrt())
     assert scale == pytest.approx(0.5, rel=0.05)
 
 
 def test_the_mean_is_nearer_than_the_average(model):
     """Smooth fields count for more: the average has the error of the rough ones."""
     bases, mean = model.bases, torch.from_numpy(MEANS[0])
-    own = bases.input_mean + bases.input_factor.double() @ model.law.clusters.means[0]
+    own = bases.input_mean + bases.input_factor.double() @ model.law.blocks[0].means[0]
 
     def roughness(error: Tensor) -> float:
         return float(error.diff(n=2).norm())
@@ -132,60 +133,18 @@ def test_the_mean_is_nearer_than_the_average(model):
 def test_covariances_of_members_are_those_of_their_kernels():
     kappa = gaussian_fields(np.random.default_rng(2), 300, kernel(0.15))
     bases = model_of(kappa, 12).bases
-    to, x, even = bases.from_fields(), SMALL.points(), torch.ones(24).double()
-    whole = family._covariances(x, even, bases, torch.arange(24))
+    to, x = bases.from_fields(), SMALL.points()
+    whole = kernels._covariances(x, bases, torch.arange(24))
     rough = torch.exp(-(x - x.T).abs() / 0.2)
     for (number, length), true in (((0, 0.3), torch.from_numpy(kernel(0.3))), ((1, 0.2), rough)):
-        wanted, member = to.T @ true @ to, family.Member(number, (length,))
+        wanted, member = to.T @ true @ to, (number, length)
         assert torch.allclose(whole(member), wanted, atol=1e-9 * float(wanted.amax()))
     few = model_of(kappa, 6).bases
     every = torch.arange(24)
-    all_points, half = (family._covariances(x, even, few, rows) for rows in (every, HALF))
-    smooth = family.Member(0, (0.6,))
+    all_points, half = (kernels._covariances(x, few, rows) for rows in (every, HALF))
+    smooth = 0, 0.6
     off = half(smooth) - all_points(smooth)
     assert float(off.abs().amax()) < 0.05 * float(all_points(smooth).amax())
-
-
-def test_a_variance_that_is_not_the_same_everywhere_is_part_of_the_family():
-    """Fields that grow along x: given sensors, they are the known law of the others, times that."""
-    wide = 1 + 2 * points()
-    wide = wide / np.sqrt((wide**2).mean())
-    kappa = length_fields(np.random.default_rng(1), 1500) - MEANS[0]
-    trend = family._trend(SMALL.points(), torch.from_numpy(kappa * wide))
-    np.testing.assert_allclose(trend, wide, rtol=0.05)
-    law = fitted(kappa * wide, 20)
-    factor, at = law.bases.input_factor.double(), [3, 11, 20]
-    off = length_fields(np.random.default_rng(6), 1)[0] - MEANS[0]
-    posterior = law.input_posterior(SMALL.points()[at], torch.from_numpy((off * wide)[at]))
-    found = posterior.linear_moments(factor)[1][0].diagonal().sqrt().numpy()
-    true = exact(at, (off + MEANS[0])[at])[1] * wide
-    assert np.linalg.norm(found - true) < 0.05 * np.linalg.norm(true)
-
-
-@pytest.mark.parametrize("angle", [0.0, np.pi / 4])
-def test_fields_that_are_long_along_one_axis_or_another_are_told_apart(angle):
-    """Half of the runs are long along an axis, half across: sensors tell which of them it is."""
-    grid = Grid((0.0, 0.0), (1.0, 1.0), (10, 10))
-    x = grid.points().numpy() @ [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    covariances = []
-    for lengths in ((0.2, 0.8), (0.8, 0.2)):
-        lag = (x[:, None] - x) / lengths
-        covariances.append(np.exp(-np.square(lag).sum(-1)) + 1e-8 * np.eye(100))
-    rng = np.random.default_rng(9)
-    kappa = np.concatenate([gaussian_fields(rng, 400, one) for one in covariances])
-    model = model_of(kappa, 40, grid)
-    (law,) = FamilyLaw.fit(input_sample(model, functions_of(kappa, grid)), 0)
-    model.use_law(law)
-    at, factor = [22, 27, 55, 72, 77], model.bases.input_factor.double()
-    for one in covariances:
-        values = gaussian_fields(rng, 1, one)[0, at]
-        mean, std = given(covariances, at, values, 1e-8)
-        posterior = model.input_posterior(grid.points()[at], torch.from_numpy(values))
-        found, covariance = posterior.linear_moments(factor)
-        off = found[0].numpy() + model.bases.input_mean.numpy() - mean
-        assert np.linalg.norm(off) < 0.1 * np.linalg.norm(mean)
-        off = covariance[0].diagonal().sqrt().numpy() - std
-        assert np.linalg.norm(off) < 0.1 * np.linalg.norm(std)
 
 
 def test_axes_are_made_alike():
@@ -194,18 +153,18 @@ def test_axes_are_made_alike():
     points = grid.points().numpy() * [1.0, 4.0]
     apart = ((points[:, None] - points) ** 2).sum(-1)
     fields = gaussian_fields(np.random.default_rng(3), 400, np.exp(-apart / 1.5**2))
-    made = family._alike_axes(grid.points(), torch.from_numpy(fields), np.random.default_rng(0))
+    made = kernels._alike_axes(grid.points(), torch.from_numpy(fields), np.random.default_rng(0))
     span = made.amax(0) - made.amin(0)
     assert float(span[1] / span[0]) == pytest.approx(4, rel=0.25)
 
 
 def test_a_periodic_axis_is_a_circle():
     grid = Grid((0.0,), (2.0,), (20,), periodic=True)
-    placed = family._coordinates(grid)
+    placed = kernels._coordinates(grid)
     apart = torch.cdist(placed, placed)[0]
     assert float(apart[1]) == pytest.approx(float(apart[-1]))
     assert float(apart[1]) == pytest.approx(0.1, rel=0.01)
-    assert torch.equal(family._coordinates(SMALL), SMALL.points())
+    assert torch.equal(kernels._coordinates(SMALL), SMALL.points())
 
 
 @pytest.mark.parametrize("shape", [(2,), (4, 5), (2, 3, 2)])
@@ -213,27 +172,27 @@ def test_a_periodic_axis_is_a_circle():
 def test_fields_that_do_not_vary_along_some_axes(shape, varied):
     """Nothing tells lengths along these; mean and variance are known all the same."""
     grid = Grid((0.0,) * len(shape), (1.0,) * len(shape), shape)
-    lines = np.random.default_rng(1).standard_normal((60, shape[0] if varied else 1))
+    rng = np.random.default_rng(1)
+    lines = rng.standard_normal((60, shape[0] if varied else 1))
     across = lines.reshape(60, -1, *[1] * (len(shape) - 1))
     kappa = np.broadcast_to(across, (60, *shape)).reshape(60, -1)
     model = model_of(kappa, lines.shape[1], grid)
-    (law,) = FamilyLaw.fit(input_sample(model, functions_of(kappa, grid)), 0)
-    model.use_law(law)
+    members = kernels.fitted(input_sample(model, functions_of(kappa, grid)), rng)
+    model.use_law(MixtureLaw([members], {}, SPREAD))
     factor = model.bases.input_factor.double()
     mean, covariance = model.input_posterior([], []).linear_moments(factor)
     np.testing.assert_allclose(mean[0] + model.bases.input_mean, kappa.mean(0), atol=0.2)
     np.testing.assert_allclose(covariance[0].diagonal().sqrt(), kappa.std(0), rtol=0.25)
 
 
-def test_classes_numbers_and_several_fields_have_no_family():
+def test_classes_numbers_and_several_fields_have_no_kernels():
     numbers = np.random.default_rng(1).exponential(size=(60, 1))
-    assert not FamilyLaw.fit(
-        input_sample(model_of(numbers, 1, Point()), functions_of(numbers, Point())), 0
-    )
+    sample = input_sample(model_of(numbers, 1, Point()), functions_of(numbers, Point()))
+    assert kernels.fitted(sample, np.random.default_rng(0)) is None
     kappa = two_values(np.random.default_rng(1), 100)
     assert fitted(kappa, 6).law is None
     joint = JointDomain((SMALL, SMALL))
     fields = OperatorFields("own", Field("k", joint), Field("u", joint))
     bases, nothing = KarhunenLoeveBases(fields, 5, 5), torch.zeros(60, dtype=torch.float64)
     sample = InputSample(bases, torch.rand(60, 48), nothing[:, None].expand(-1, 5), nothing)
-    assert not FamilyLaw.fit(sample, 0)
+    assert kernels.fitted(sample, np.random.default_rng(0)) is None

@@ -1,11 +1,11 @@
-"""A Gaussian copula: a latent Gaussian field, and at each point a rising map to the values.
+"""The link of margins: at each point a rising map from a latent Gaussian field to the values.
 
 For fields whose single values have any law (gamma, beta, rain with dry points), while a Gaussian
 field ties them together: trans-Gaussian kriging (Cressie, Statistics for Spatial Data, 1993).
 A reading of a value is one of the latent field, by the inverse map; a reading at an atom says that
 the latent value lies beyond a cut.
 
-At each point the map (`Margins`) is piecewise linear between knots, at which it takes the quantiles
+At each point the map (`Maps`) is piecewise linear between knots, at which it takes the quantiles
 of the training values (a normal score transform: Deutsch & Journel, GSLIB, 1998). Values that many
 inputs share at their lower or upper end (dry points of rain, limits of detection) are atoms: there
 the latent value is censored (Tobin, Econometrica 26, 1958).
@@ -14,7 +14,7 @@ the latent value is censored (Tobin, Econometrica 26, 1958).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,14 +22,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.fields.grid import Grid
+from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.laws.base import MIN_TAIL_NOISE, SeparateLaw, WholeFields, classes_of, farthest_tail
-from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
-from uqsonet.laws.censored import NO_CUT, censored_field, stationary_spectrum
-from uqsonet.laws.latent import LATENT_LAYOUT, LatentField, LowRank, latent_of, unit
-from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, among_choices, between, kriged
-from uqsonet.sensors.sensors import Sensors
+from uqsonet.laws.base import MIN_TAIL_NOISE, classes_of, farthest_tail
+from uqsonet.laws.correlations import (
+    LATENT_LAYOUT,
+    LatentField,
+    LowRank,
+    Spectrum,
+    bivariate_normal,
+    fit_latent,
+    latent_of,
+    likeliest,
+    unit,
+)
+from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, Told
 
 MIN_INPUTS = 50  # training inputs whose margins are estimated
 MAX_MODES = 256  # modes of a latent field without atoms
@@ -37,26 +46,28 @@ LINEAR = 0.05  # noise of a latent value up to which its map counts as linear, i
 MIN_READING_NOISE = 1e-6  # least noise of a reading, as a share of the range of the field
 REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
 SPACING = 0.125  # distance between knots, in standard deviations of the latent field
-SAME_POINT = 1e-6  # distance of a sensor that stands at a point, as a share of the domain
 MIN_ATOM = 0.01  # share of the inputs that are equal at an end of their range, to be an atom
 TESTED_POINTS = 200  # points whose margins are compared, at most
 MAX_POOLED = 1 << 22  # values behind a margin that all points share
 SAME_MARGINS = 1.36  # Kolmogorov distance times the root of N, below which margins are the same
 END_ROUNDING = 1e-6  # values as near to an end of their range, as a share of it, are at the end
+CUT_LEVELS = 32  # cuts are rounded to this number of shares
+NO_CUT = 9.0  # a cut where there is none, in standard deviations: no value is beyond it
+TABLE = 1001  # angles of a table of correlations
 
 
 @dataclass(frozen=True)
-class Margins:
+class Maps:
     """Maps from latent values to values of a field, at some places."""
 
     knots: Tensor  # (K,)
-    values: Tensor  # (..., K), rising values of the field at the knots
+    quantiles: Tensor  # (..., K), rising values of the field at the knots
     cuts: Tensor  # (..., 2), beyond are censored values; `NO_CUT` where there is no atom
     limits: Tensor  # (..., 2), values of the field beyond the cuts
 
     def field(self, latent: Tensor) -> Tensor:
         """Return values (S, n) of the field, float32, for latent values (S, n)."""
-        knots, values = self.knots.float(), self.values.float()
+        knots, values = self.knots.float(), self.quantiles.float()
         low, high = self.cuts.float().unbind(-1)
         piece = torch.bucketize(latent.contiguous(), knots[1:-1])
         rows = len(knots) * torch.arange(latent.shape[1])
@@ -69,7 +80,7 @@ class Margins:
 
     def latent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latent values of values x (..., N), censored at the cuts, and the map's slopes."""
-        values = self.values.contiguous()
+        values = self.quantiles.contiguous()
         x = x.contiguous()
         piece = (torch.searchsorted(values, x) - 1).clamp(0, len(self.knots) - 2)
         start, end = (values.gather(-1, piece + k) for k in (0, 1))
@@ -87,144 +98,114 @@ class Margins:
         return self.cuts.abs() < NO_CUT
 
 
-class CopulaPosterior(WholeFields):
-    """Latent values at the sensors, and fields through them (`uqsonet.laws.truncated`)."""
+class Margins:
+    """Maps at the points of the domain, and the latent field; of it the remainder is left out."""
 
-    def __init__(self, law: CopulaLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
-        super().__init__(bases)
-        self._law = law
-        field, margins, places = bases.fields.input, law.margins, sensors.locations[0].double()
-        together = torch.cat([margins.values, margins.cuts, margins.limits], 1)
-        seen = field.grid.interpolate(together, places).split([len(margins.knots), 2, 2], -1)
-        self._margins = Margins(margins.knots, *seen)
-        self._variance = max(MIN_LATENT_VARIANCE, float(law.remainder) ** 2)
-        self._rows = (1 - self._variance) ** 0.5 * law.latent.rows(field.grid, places)
-        self._places = places
-        self._values = field.transform.forward(sensors.values[0].double())
-        self._noise = sensors.noise()[0]
-        latent, slope = (one[..., 0] for one in self._margins.latent(self._values[..., None]))
-        self._readings, self._levels = latent, self._noise / slope
-        low, high = self._margins.cuts.unbind(-1)
-        atoms, off = self._margins.atoms, REACH * self._noise[..., None]
-        limits = self._margins.limits
-        beyond = torch.stack([latent <= low, latent >= high], -1) & atoms
-        near = ((self._values[..., None] - limits).abs() < off) & atoms
-        self._beyond = beyond
-        self._uncertain = bool((near.any(-1) | (self._levels > LINEAR)).any())
-        # A value beyond an atom is exact: what it is far off by is an error of the reading.
-        self.tail = self._tail(limits)
-
-    def _tail(self, limits: Tensor) -> Tensor:
-        """Return the probability (1,) of values as far from the law as those of the sensors."""
-        values, level = self._values, self._noise.clamp_min(1e-300)
-        level = torch.maximum(level, MIN_TAIL_NOISE * (limits[:, 1] - limits[:, 0]) / 10)
-        off = torch.maximum(values - limits[:, 1], limits[:, 0] - values).clamp_min(0) / level
-        chance, used = torch.ones((), dtype=torch.float64), ~self._beyond.any(-1)
-        if bool(used.any()):
-            rows = self._rows[used]
-            level = self._variance + self._levels[used].square() + MIN_TAIL_NOISE**2
-            root = torch.linalg.cholesky(rows @ rows.T + level.diag())
-            left = self._readings[used, None]
-            distance = torch.linalg.solve_triangular(root, left, upper=False).square().sum()
-            chance = torch.special.gammaincc(used.sum().double() / 2, distance / 2)
-        return (2 * torch.minimum(farthest_tail(off), chance)).clamp_max(1)
-
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield fields (size, n), float32."""
-        law, rows, variance = self._law, self._rows, self._variance
-        values, level = self._latent(size, generator)
-        xi = torch.randn(size, law.latent.rank, generator=generator, dtype=torch.float64)
-        xi = kriged(xi, rows, values, level, generator)
-        latent = law.latent.fields(xi)
-        if variance > MIN_LATENT_VARIANCE:
-            left = torch.randn(latent.shape, generator=generator, dtype=torch.float32)
-            # At a sensor it is what the reading leaves of the latent field, less noise.
-            points, share = bases.fields.input.grid.points(), variance / level
-            distance, nearest = torch.cdist(self._places, points).min(1)
-            here = distance < SAME_POINT * (points.amax(0) - points.amin(0)).max()
-            off = share * (values - xi @ rows.T) / variance**0.5
-            off = off + (1 - share).clamp_min(0).sqrt() * left[:, nearest]
-            left[:, nearest[here]] = off[:, here].float()
-            latent = (1 - variance) ** 0.5 * latent + variance**0.5 * left
-        yield law.margins.field(latent)
-
-    def _latent(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return latent readings (size, m), and the variance (m,) of each."""
-        m, among = self._margins, self._rows @ self._rows.T
-        nugget = torch.full((len(among),), self._variance, dtype=torch.float64)
-        if self._uncertain:
-            parts = zip(m.values, m.cuts, m.limits, self._values, self._noise, strict=True)
-            pieces = [_pieces(m.knots, *one) for one in parts]
-            covariance = among + nugget.diag()
-            return among_choices([covariance], pieces, size, generator)[0][0], nugget
-        values, (below, above) = self._readings, self._beyond.unbind(-1)
-        level = torch.where(below | above, 0.0, self._levels.square()) + nugget
-        lower, upper = (
-            torch.where(at, end, values) for at, end in ((below, -math.inf), (above, math.inf))
-        )
-        covariance = among + level.diag()
-        return between(covariance, lower, upper, size, generator, self._law.name), level
-
-
-class CopulaLaw(SeparateLaw):
-    """A latent Gaussian field with margins at the points of the grid (this module's text).
-
-    The remainder is the standard deviation of what the latent field leaves out.
-    """
-
-    name = "copula"
-    posterior = CopulaPosterior
-    misfit = "they are too few, or take only a few values"
-    whole = True
+    made = False
     layout: ClassVar = {
         "knots": ("K", torch.float64),
-        "values": ("nK", torch.float64),
+        "quantiles": ("nK", torch.float64),
         "cuts": ("nc", torch.float64),
         "limits": ("nc", torch.float64),
         "remainder": ("", torch.float64),
         **LATENT_LAYOUT,
     }
 
-    def __init__(self, margins: Margins, latent: LatentField, remainder: Tensor) -> None:
-        self.margins, self.remainder, self.ends = margins, remainder, margins.limits
-        self.latent = latent
+    def __init__(self, maps: Maps, latent: LatentField, remainder: Tensor) -> None:
+        self.maps, self.remainder, self.ends = maps, remainder, maps.limits
+        self.latent = [latent]
+        self.variance = max(MIN_LATENT_VARIANCE, float(remainder) ** 2)
 
     @classmethod
-    def fit(cls, sample: InputSample, seed: int) -> list[CopulaLaw]:
-        """Fit margins and the latent covariance; nothing for classes, and for few inputs."""
-        fields = sample.fields
+    def fit(cls, domain: Domain, fields: Tensor) -> Margins | None:
+        """Fit maps and the latent covariance to inputs (N, n); None for classes, and for few."""
         if len(fields) < MIN_INPUTS or classes_of(fields) is not None:
-            return []
-        margins = fit_margins(fields)
-        scores = margins.latent(fields.double().T)[0].T.float()
-        grid = sample.bases.fields.input.grid
-        if (spectrum := stationary_spectrum(grid, scores, margins.cuts)) is not None:
-            return [cls(margins, spectrum, spectrum.finer.sqrt())]
-        if bool(margins.atoms.any()):
-            fitted = censored_field(grid, scores, margins.cuts)
-            return [] if fitted is None else [cls(margins, *fitted)]
+            return None
+        maps = fit_maps(fields)
+        scores = maps.latent(fields.double().T)[0].T.float()
+        latent = latent_of_scores(domain, scores, maps.cuts)
+        if isinstance(latent, Spectrum):
+            return cls(maps, latent, latent.finer.sqrt())
+        if latent is not None:
+            return cls(maps, latent, torch.zeros((), dtype=torch.float64))
         count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
         modes = empirical_modes(RowBlocks.of(scores), count, "modes")
-        factor = modes.vectors * modes.std
         remainder = torch.tensor(modes.remainder, dtype=torch.float64)
-        return [cls(margins, LowRank(unit(factor).float().contiguous()), remainder)]
+        factor = unit(modes.vectors * modes.std).float().contiguous()
+        return cls(maps, LowRank(factor), remainder)
+
+    def told(self, domain: Domain, places: Tensor, values: Tensor, noise: Tensor) -> Told:
+        """Return what readings (m,) with this noise say of the latent field at places (m, d)."""
+        together = torch.cat([self.maps.quantiles, self.maps.cuts, self.maps.limits], 1)
+        knots = self.maps.knots
+        at = Maps(knots, *domain.interpolate(together, places).split([len(knots), 2, 2], -1))
+        readings, slope = (one[..., 0] for one in at.latent(values[..., None]))
+        levels, limits = noise / slope, at.limits
+        beyond = torch.stack([readings <= at.cuts[:, 0], readings >= at.cuts[:, 1]], -1) & at.atoms
+        near = ((values[..., None] - limits).abs() < REACH * noise[..., None]) & at.atoms
+        nugget = torch.full_like(values, self.variance)
+        rows = (1 - self.variance) ** 0.5 * self.latent[0].rows(domain, places)
+        # A value beyond an atom is exact: what it is far off by is an error of the reading.
+        tail = self._tail(rows, readings, levels, ~beyond.any(-1), values, noise, limits)
+        if bool((near.any(-1) | (levels > LINEAR)).any()):
+            parts = zip(at.quantiles, at.cuts, limits, values, noise, strict=True)
+            pieces = [_pieces(knots, *one) for one in parts]
+            return Told(readings[None], readings[None], nugget, pieces, tail)
+        lower = torch.where(beyond[:, 0], -math.inf, readings)
+        upper = torch.where(beyond[:, 1], math.inf, readings)
+        level = torch.where(beyond.any(-1), 0.0, levels.square()) + nugget
+        return Told(lower[None], upper[None], level, None, tail)
+
+    def _tail(
+        self, rows: Tensor, readings: Tensor, levels: Tensor, used: Tensor, values: Tensor,
+        noise: Tensor, limits: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """Return the probability (1,) of values as far from the law as those of the sensors."""
+        level = noise.clamp_min(1e-300)
+        level = torch.maximum(level, MIN_TAIL_NOISE * (limits[:, 1] - limits[:, 0]) / 10)
+        off = torch.maximum(values - limits[:, 1], limits[:, 0] - values).clamp_min(0) / level
+        chance = torch.ones((), dtype=torch.float64)
+        if bool(used.any()):
+            level = self.variance + levels[used].square() + MIN_TAIL_NOISE**2
+            root = torch.linalg.cholesky(rows[used] @ rows[used].T + level.diag())
+            left = readings[used, None]
+            distance = torch.linalg.solve_triangular(root, left, upper=False).square().sum()
+            chance = torch.special.gammaincc(used.sum().double() / 2, distance / 2)
+        return (2 * torch.minimum(farthest_tail(off), chance)).clamp_max(1)
+
+    def fields(self, latent: list[Tensor]) -> Tensor:
+        """Return inputs (S, n), float32, of the latent field (S, n)."""
+        return self.maps.field(latent[0])
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return margins and the latent field."""
-        return {**vars(self.margins), "remainder": self.remainder, **self.latent.tensors()}
+        """Return maps and the latent field."""
+        return {**vars(self.maps), "remainder": self.remainder, **self.latent[0].tensors()}
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> CopulaLaw:
-        """Return the law that `tensors` were taken of."""
-        margins = Margins(*(tensors[name] for name in ("knots", "values", "cuts", "limits")))
-        rises = all(bool((t.diff() > 0).all()) for t in (margins.knots, margins.values))
-        pairs = margins.cuts, margins.limits
+    def of(cls, tensors: Mapping[str, Tensor], domain: Domain) -> Margins:
+        """Return the link that `tensors` were taken of."""
+        maps = Maps(*(tensors[name] for name in ("knots", "quantiles", "cuts", "limits")))
+        rises = all(bool((t.diff() > 0).all()) for t in (maps.knots, maps.quantiles))
+        pairs = maps.cuts, maps.limits
         if not rises or any(t.shape[1] != 2 or bool((t.diff() <= 0).any()) for t in pairs):
-            raise ValueError("knots, values, and pairs of cuts and limits must rise")
-        latent = latent_of(bases.fields.input.grid, tensors, "")
-        return cls(margins, latent, tensors["remainder"])
+            raise ValueError("knots, quantiles, and pairs of cuts and limits must rise")
+        return cls(maps, latent_of(domain, tensors, ""), tensors["remainder"])
+
+
+def latent_of_scores(domain: Domain, scores: Tensor, cuts: Tensor) -> LatentField | None:
+    """Return the field that scores (N, n) of variance one are, censored at the cuts (n, 2).
+
+    A spectrum where pairs of held-out scores say that the field has one, else for censored scores a
+    factor of the correlations of pairs. None where these ask for the modes of the scores.
+    """
+    censored = bool((cuts.abs() < NO_CUT).any())
+    if not censored and not isinstance(domain, Grid):
+        return None
+    clipped = ClippedNormals(cuts)
+    field = fit_latent(domain, scores, clipped.level, clipped.correlation, standard=True)
+    if censored:
+        return field
+    return likeliest(field, scores) if isinstance(field, Spectrum) else None
 
 
 def _pieces(
@@ -245,7 +226,7 @@ def _pieces(
     kept = off <= torch.maximum(REACH * noise, off.min())
     start, slope, variance = start[kept], slope[kept], noise.square()
 
-    def given(mean: Tensor, std: Tensor, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def given(mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the normal law on each piece, and the log density of the reading there."""
         spread = variance + (slope * std).square()
         off = value - start - slope * mean
@@ -256,8 +237,8 @@ def _pieces(
     return Choices(low[None, kept], high[None, kept], given)
 
 
-def fit_margins(fields: Tensor) -> Margins:
-    """Return the margins of fields (N, n): of all points together where they agree.
+def fit_maps(fields: Tensor) -> Maps:
+    """Return the maps of fields (N, n): of all points together where they agree.
 
     Else those of the values less the mean, over the standard deviation, of their point; and where
     these do not agree either, those of each point.
@@ -296,10 +277,8 @@ def _quantiles(values: Tensor, levels: Tensor) -> Tensor:
     return torch.from_numpy(found).T.contiguous()
 
 
-def _with_ends(
-    inner: Tensor, values: Tensor, ends: Tensor, shares: Tensor, positive: bool
-) -> Margins:
-    """Return margins from quantiles (n, K), continued to `NO_CUT` or atoms of these shares."""
+def _with_ends(inner: Tensor, values: Tensor, ends: Tensor, shares: Tensor, positive: bool) -> Maps:
+    """Return maps from quantiles (n, K), continued to `NO_CUT` or atoms of these shares."""
     far = torch.tensor([NO_CUT], dtype=torch.float64)
     knots = torch.cat([-far, inner, far])
     before, after = inner[0] + NO_CUT, NO_CUT - inner[-1]
@@ -320,7 +299,7 @@ def _with_ends(
     if positive:
         limits = limits.clamp_min(0)
     cuts = torch.stack([cuts[:, 0], -cuts[:, 1]], 1)
-    return Margins(knots, values.contiguous(), cuts.contiguous(), limits.contiguous())
+    return Maps(knots, values.contiguous(), cuts.contiguous(), limits.contiguous())
 
 
 def _up_to_atom(knots: Tensor, values: Tensor, floor: Tensor, cut: Tensor, atom: Tensor) -> Tensor:
@@ -330,3 +309,48 @@ def _up_to_atom(knots: Tensor, values: Tensor, floor: Tensor, cut: Tensor, atom:
     slope = (start - floor[:, None]) / (knots[first] - cut[:, None])
     line = floor[:, None] + slope.clamp_min(1e-9) * (knots - cut[:, None])
     return torch.where(atom[:, None] & (torch.arange(len(knots)) < first), line, values)
+
+
+class ClippedNormals:
+    """Correlations of standard normals, of those of their values clipped at cuts.
+
+    The covariance of two clipped values rises with the correlation r of the normals at a rate that
+    is the probability of both between their cuts (Price, IRE Trans. Inf. Theory 4, 1958). Cuts
+    (n, 2) are rounded, so that a few tables of this covariance do for all points.
+    """
+
+    def __init__(self, cuts: Tensor) -> None:
+        shares = (CUT_LEVELS * torch.special.ndtr(cuts)).round() / CUT_LEVELS
+        levels, self.level = shares.unique(dim=0, return_inverse=True)
+        self._ends = torch.special.ndtri(levels).clamp(-NO_CUT, NO_CUT)
+        self._angle = torch.linspace(-math.pi / 2, math.pi / 2, TABLE, dtype=torch.float64)
+        self._tables: dict[tuple[int, int], Tensor] = {}
+
+    def correlation(self, seen: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return correlations for those of clipped values at points of these levels."""
+        found, (first, second) = torch.empty_like(seen), torch.broadcast_tensors(first, second)
+        pairs = first * len(self._ends) + second
+        for pair in pairs.unique().tolist():
+            here = pairs == pair
+            of_clipped = self._table(*divmod(pair, len(self._ends)))
+            normals = np.interp(seen[here].numpy(), of_clipped.numpy(), self._angle.sin().numpy())
+            found[here] = torch.from_numpy(normals)
+        return found
+
+    def _table(self, i: int, j: int) -> Tensor:
+        """Return correlations of clipped values at two levels by the angle: the sine is r."""
+        if (i, j) not in self._tables:
+            variances = [self._covariances(k, k)[-1] for k in (i, j)]
+            self._tables[i, j] = self._covariances(i, j) / (variances[0] * variances[1]).sqrt()
+        return self._tables[i, j]
+
+    def _covariances(self, i: int, j: int) -> Tensor:
+        r, rate = self._angle.sin(), torch.zeros_like(self._angle)
+        signs = -1.0, 1.0  # of the lower and the upper cut
+        for first, h in zip(signs, self._ends[i], strict=True):
+            for second, k in zip(signs, self._ends[j], strict=True):
+                rate += first * second * bivariate_normal(h, k, r)
+        rate *= self._angle.cos()
+        steps = (rate[1:] + rate[:-1]) / 2 * (self._angle[1] - self._angle[0])
+        total = torch.cat([torch.zeros(1, dtype=torch.float64), steps.cumsum(0)])
+        return total - total[TABLE // 2]
