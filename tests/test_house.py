@@ -20,17 +20,17 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 20_230, "all": 21_173}
+MAX_LINES = {"core": 18_928, "all": 19_871}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
-    "src/uqsonet_study": (".py", 11_155),
-    "src/uqsonet_study/report": (".py", 2_788),
-    "workflow/rules": (".smk", 425),
+    "src/uqsonet_study": (".py", 11_005),
+    "src/uqsonet_study/report": (".py", 2_869),
+    "workflow/rules": (".smk", 422),
     "workflow/scripts": (".py", 191),
-    "benchmarks": (".py", 3_210),
-    "tests": (".py", 20_448),
-    "docs": (".md", 3_500),
+    "benchmarks": (".py", 3_281),
+    "tests": (".py", 19_700),
+    "docs": (".md", 3_300),
 }
 """Suffix and lines of what stands beside the library."""
 
