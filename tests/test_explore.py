@@ -39,9 +39,13 @@ Sensors = dict[str, list[list[float]]]
 
 
 def fitted(kind: str) -> uqsonet.Emulator:
-    """Return a user's own model: on scattered points, or of two inputs, one under a logarithm."""
+    """Return a user's own model: on scattered points, of two inputs, or with a kernel."""
     if kind == "cloud":
         runs = Linear(noise=0.05).runs(300)
+    elif kind == "kernel":
+        x = np.linspace(0, 1, 31)
+        a = np.random.default_rng(4).standard_normal((200, 3)) @ np.cos(np.outer(range(3), 3 * x))
+        runs = uqsonet.Runs({"a": a}, {"u": np.tanh(a) + 0.3 * np.cumsum(a, 1) / 31})
     else:
         rng, x = np.random.default_rng(3), np.linspace(0, 1, 31)
         waves = np.sin(np.outer(np.arange(1, 5), 2 * x + 0.3)) / np.arange(1, 5)[:, None]
@@ -160,7 +164,7 @@ def show(chromium: Browser, folder: Path) -> Iterator[Show]:
 @functools.cache
 def model_of(name: str) -> uqsonet.Emulator:
     """Return a shipped model, one with another activation, or a user's own."""
-    if name in ("cloud", "two inputs"):
+    if name in ("cloud", "two inputs", "kernel"):
         return fitted(name)
     if name == "rounded":
         return model_of("cloud")
@@ -187,6 +191,7 @@ def test_the_page_answers_as_python_does(show):
 
 SENSORS: dict[str, Sensors] = {
     "diffusion1d": {"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05], [0.33, 1.5, 0.0]]},
+    "kernel": {"a": [[0.3, 0.4, 0.0], [0.8, -0.6, 0.05]]},
     "gelu": {"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05]]},
     "elliptic_sde1d": {"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05]]},
     "navier_stokes": {"w_0": [[0.2, 0.3, 0.4, 0.0], [0.97, 0.6, -0.1, 0.1]]},
@@ -200,6 +205,7 @@ SENSORS: dict[str, Sensors] = {
 def test_mean_and_std_are_those_of_python(name, show, folder, monkeypatch):
     if name == "rounded":
         monkeypatch.setattr("uqsonet.show.explore.SMALL", 500)  # as if the modes were large
+    assert name != "kernel" or model_of(name).operator.config.kernel > 0
     compare(show(name), {next(iter(SENSORS[name])): []}, SENSORS[name])
     rounded = '"int16"' in (folder / f"{name}.html").read_text()
     assert rounded == (name == "rounded")
