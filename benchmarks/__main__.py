@@ -12,7 +12,7 @@ import typer
 from benchmarks import data, inference, kriging, memory, training
 from benchmarks.rows import Row, write
 from benchmarks.timing import gemm_peak, hardware, threads
-from uqsonet.operator.devices import keep_freed_memory
+from uqsonet.networks.devices import keep_freed_memory
 
 SUBJECTS = {
     "training": training.rows,

@@ -28,8 +28,8 @@ from benchmarks.timing import hardware, medians
 from benchmarks.training import engine_pass, gpu_rows
 from benchmarks.workloads import CONFIG, functions, workload
 from uqsonet.networks import set_embedding
+from uqsonet.networks.train import Optimiser, Trial
 from uqsonet.operator import perceptrons
-from uqsonet.operator.train import Optimiser, Trial
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.loading import read_config
 from uqsonet_study.settings import Method

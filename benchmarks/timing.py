@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from uqsonet.operator.devices import processor
+from uqsonet.networks.devices import processor
 
 
 def medians(actions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

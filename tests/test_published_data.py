@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from uqsonet.files import array_digest
-from uqsonet.operator.devices import processor
+from uqsonet.networks.devices import processor
 from uqsonet_study.problems import get_problem
 from uqsonet_study.simulation import simulate_shard
 

@@ -12,7 +12,7 @@ from uqsonet_study import sources
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "workflow/scripts"
 PROBLEM = "uqsonet_study.problems.diffusion1d"
-TRAINER, LOOP = "uqsonet_study.trainer", "uqsonet.operator.train"
+TRAINER, LOOP = "uqsonet_study.trainer", "uqsonet.networks.train"
 SOLVER = "uqsonet_study.solvers.elliptic1d"
 STYLE = "uqsonet_study.report.figures.style"
 MODELS = {name: sources.model_module("uqsonet", name) for name in ("karhunen_loeve", "attention")}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Optimiser, one_thread
 from uqsonet.operator.base import Batch, OperatorModel, on_cpu
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Optimiser, one_thread
 
 CHUNK = 2000
 """Samples, at most, whose loss is computed at a time on a CPU. In section 4.2 the states of so many

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.files import Meta, provenance, remove_debris
-from uqsonet.operator.progress import ProgressBar
+from uqsonet.networks.progress import ProgressBar
 from uqsonet_study.jobs import draws_bar
 from uqsonet_study.storage import ArrayFile, write_arrays
 

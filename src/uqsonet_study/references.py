@@ -18,7 +18,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import array_digest
 from uqsonet.gauss.metrics import ascending
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.operator.devices import keep_freed_memory
+from uqsonet.networks.devices import keep_freed_memory
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.beyond.distances import marginal_w1, quantile_bins
 from uqsonet_study.distances import wasserstein2

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from uqsonet.networks.config import AttentionNetwork, AttentionPriorNetwork, KarhunenLoeveSetNetwork
+from uqsonet.networks.settings import MethodConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork, Section
-from uqsonet.operator.settings import MethodConfig
 
 Count = Annotated[int, Field(ge=1, le=1000)]
 EvaluationName = Literal["validation", "paper", "precise"]

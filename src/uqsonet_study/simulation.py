@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uqsonet.files import file_digest, provenance, remove_debris, write_text
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.operator.devices import processor, require_device
+from uqsonet.networks.devices import processor, require_device
 from uqsonet.runs.functions import SPLITS
 from uqsonet_study.parts import Arrays, Part, PartStore, cut
 from uqsonet_study.problems import Problem, get_problem

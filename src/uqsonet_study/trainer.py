@@ -12,9 +12,9 @@ from torch import Tensor
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Trainer, Trial
 from uqsonet.operator.base import Batch, on_cpu
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
 from uqsonet_study.gradients import ChunkOptimiser
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from uqsonet.errors import ConfigError
 from uqsonet.files import file_digest
+from uqsonet.networks.train import Trained, Trial, set_weights
+from uqsonet.networks.train import train as train_model
 from uqsonet.operator.closed_form import BUFFERS, widen_band
 from uqsonet.operator.file import write_weights
-from uqsonet.operator.train import Trained, Trial, set_weights
-from uqsonet.operator.train import train as train_model
 from uqsonet.runs.functions import Functions
 from uqsonet_study.jobs import draws_bar, log_rows
 from uqsonet_study.kept_modes import Keeper
@@ -57,7 +57,7 @@ def train(job: TrainingJob, jobs: Jobs, weights: Path, log: Path, state: Path) -
     Raises
     ------
     TrainingError
-        See `uqsonet.operator.train.train`.
+        See `uqsonet.networks.train.train`.
     """
     data = load_functions(job.functions, "training", job.training)
     files = {

@@ -7,8 +7,8 @@ from torch import Tensor
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.metrics import relative_error
 from uqsonet.gauss.posterior import spread
+from uqsonet.networks.train import skill_columns
 from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.train import skill_columns
 from uqsonet.sensors.sensors import Sensors
 
 SAMPLES = 512

@@ -17,8 +17,8 @@ from tests.training.test_linear_gaussian import (
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.networks.attention_prior import LearnedPosterior
 from uqsonet.networks.config import AttentionPriorNetwork
+from uqsonet.networks.settings import TrainingConfig
 from uqsonet.operator.base import build_model
-from uqsonet.operator.settings import TrainingConfig
 from uqsonet.runs.functions import Functions
 from uqsonet_study.loading import load_config
 from uqsonet_study.problems import get_problem

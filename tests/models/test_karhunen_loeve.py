@@ -14,6 +14,7 @@ from tests.conftest import ToyLinear
 from tests.training.test_linear_gaussian import fit, random_layouts
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.networks.config import KarhunenLoeveSetNetwork
+from uqsonet.networks.settings import TrainingConfig
 from uqsonet.operator import closed_form as random_operator
 from uqsonet.operator.base import build_model
 from uqsonet.operator.baselines import Cokriging
@@ -26,7 +27,6 @@ from uqsonet.operator.closed_form import (
 )
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.settings import TrainingConfig
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 from uqsonet_study.problems import get_problem

@@ -15,12 +15,12 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Trainer, Trial
 from uqsonet.operator import base
 from uqsonet.operator.closed_form import coefficients
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Trainer, Trial
 from uqsonet.runs.functions import Functions
 from uqsonet_study.beyond.field_operator import FieldNetwork, KarhunenLoeveFieldModel
 from uqsonet_study.settings import KarhunenLoeveFieldNetwork, Method

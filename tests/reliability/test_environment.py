@@ -14,7 +14,7 @@ import torch
 from tests.workflow.conftest import Project, fresh_copy
 from uqsonet.errors import ConfigError, DataError
 from uqsonet.files import file_digest
-from uqsonet.operator.devices import require_device
+from uqsonet.networks.devices import require_device
 from uqsonet_study.settings import Sizes
 from uqsonet_study.simulation import simulate
 

@@ -13,12 +13,12 @@ import torch
 from tests.conftest import DataFiles
 from tests.reliability import kill
 from uqsonet.errors import TrainingError
-from uqsonet.operator import train as loop
+from uqsonet.networks import train as loop
+from uqsonet.networks.progress import Progress, save_checkpoint
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Optimiser
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights
-from uqsonet.operator.progress import Progress, save_checkpoint
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Optimiser
 from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.training import TrainingJob, train
 

@@ -19,12 +19,12 @@ from torch.utils._pytree import tree_leaves
 from tests.models.test_attention import NETWORK
 from uqsonet.errors import ConfigError
 from uqsonet.networks import set_embedding
+from uqsonet.networks.devices import require_device
 from uqsonet.networks.set_embedding import HeadsMLP
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Trial
 from uqsonet.operator import perceptrons
 from uqsonet.operator.base import REGISTRY, model_type
-from uqsonet.operator.devices import require_device
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Trial
 from uqsonet.runs.functions import Functions
 from uqsonet_study import gradients, trainer
 from uqsonet_study.gradients import ChunkOptimiser

@@ -7,9 +7,9 @@ import torch
 from tests.models.test_attention import NETWORK as SMALL
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.networks.attention_networks import output_basis
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Optimiser
 from uqsonet.operator.base import build_model
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Optimiser
 from uqsonet.runs.functions import Functions
 from uqsonet_study import gradients
 from uqsonet_study.gradients import ChunkOptimiser

@@ -12,12 +12,12 @@ import torch
 
 from uqsonet.gauss.posterior import spread
 from uqsonet.networks.config import AttentionNetwork
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import set_weights
 from uqsonet.operator import baselines
 from uqsonet.operator.base import build_model
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import set_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.baselines import SensorFree
 from uqsonet_study.gradients import ChunkOptimiser

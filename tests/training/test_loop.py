@@ -18,13 +18,13 @@ import uqsonet
 from tests.models.test_attention import NETWORK as ATTENTION
 from uqsonet.errors import ConfigError, DataError, TrainingError
 from uqsonet.files import file_digest
+from uqsonet.networks import train as loop
 from uqsonet.networks.config import AttentionPriorNetwork, KarhunenLoeveSetNetwork
-from uqsonet.operator import train as loop
+from uqsonet.networks.progress import termination_flag
+from uqsonet.networks.settings import TrainingConfig
+from uqsonet.networks.train import Optimiser, Trainer, Trial, learning_rate
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.progress import termination_flag
-from uqsonet.operator.settings import TrainingConfig
-from uqsonet.operator.train import Optimiser, Trainer, Trial, learning_rate
 from uqsonet_study import trainer
 from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.storage import load_functions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.operator.settings import TrainingConfig
+from uqsonet.networks.settings import TrainingConfig
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 from uqsonet_study.trainer import BatchSampler

@@ -67,7 +67,7 @@ def words(project: Project) -> list[str]:
         (f"{STUDY}/trainer.py", "", "\n# a comment\n"),
         ("workflow/scripts/train.py", "", "\n# a comment\n"),
         ("src/uqsonet/operator/model.py", '"""The closed-form', '"""In words: the closed-form'),
-        ("src/uqsonet/operator/train.py", 'f"the loss of trial', 'f"in words: the loss of trial'),
+        ("src/uqsonet/networks/train.py", 'f"the loss of trial', 'f"in words: the loss of trial'),
         (f"{STUDY}/settings.py", "Torch device.", "In words: the device."),
         (f"{STUDY}/solvers/elliptic1d.py", "from torch", "\n\nfrom torch"),
     ):

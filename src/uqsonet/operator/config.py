@@ -1,4 +1,4 @@
-"""Settings of the model that `uqsonet.fit` trains, as the header of its weight file states them.
+"""Settings of the Karhunen-Loeve model, as the header of its weight file states them.
 
 Unknown keys are refused, so a misspelt key is an error and never a silent default.
 """

@@ -13,7 +13,7 @@ import torch
 
 from uqsonet.files import provenance, write_text
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.operator.devices import processor
+from uqsonet.networks.devices import processor
 from uqsonet.operator.file import load
 
 SAMPLES = 1000  # latent samples of one posterior

@@ -17,7 +17,7 @@ import pandas as pd
 from uqsonet.errors import DataError
 from uqsonet.files import write_text
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.operator.devices import keep_freed_memory
+from uqsonet.networks.devices import keep_freed_memory
 from uqsonet.operator.file import read_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study import BASELINES

@@ -53,7 +53,7 @@ class TrainingConfig(Section):
 
 
 class MethodConfig(Section):
-    """Networks and training of a model that `uqsonet.fit` trains."""
+    """Networks and training of a Karhunen-Loeve model."""
 
     network: KarhunenLoeveNetwork
     training: TrainingConfig

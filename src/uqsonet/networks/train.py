@@ -25,9 +25,8 @@ from uqsonet.errors import TrainingError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import remove_debris
 from uqsonet.gauss.seeds import torch_generator
-from uqsonet.operator.base import Batch, OperatorModel, build_model
-from uqsonet.operator.devices import keep_freed_memory, require_device
-from uqsonet.operator.progress import (
+from uqsonet.networks.devices import keep_freed_memory, require_device
+from uqsonet.networks.progress import (
     Identity,
     Progress,
     ProgressBar,
@@ -37,7 +36,8 @@ from uqsonet.operator.progress import (
     save_checkpoint,
     termination_flag,
 )
-from uqsonet.operator.settings import MethodConfig, TrainingConfig
+from uqsonet.networks.settings import MethodConfig, TrainingConfig
+from uqsonet.operator.base import Batch, OperatorModel, build_model
 from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
