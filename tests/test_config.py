@@ -53,9 +53,9 @@ def test_experiments_of_the_small_run_are_those_of_the_full_one() -> None:
         read_config(paths)
         for paths in ([ROOT / "config.yaml"], [ROOT / "config.yaml", OVERLAYS["smoke"]])
     )
-    assert small.tables == full.tables and small.figures == full.figures
+    assert small.tables == full.tables and small.figures.keys() == full.figures.keys()
     for name, experiment in full.experiments.items():
-        assert small.experiments[name].methods == experiment.methods
+        assert {"uqsonet"} <= {*small.experiments[name].methods} <= {*experiment.methods}
         assert small.experiments[name].layout == experiment.layout
         assert {*small.experiments[name].noise} <= {*experiment.noise}
 

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 import uqsonet
 from uqsonet.cli import app as library
+from uqsonet.fitting import choose_answer
 from uqsonet_study.cli import app as study
 from uqsonet_study.config import Config
 from uqsonet_study.loading import read_config
@@ -189,6 +190,7 @@ def start(name: str) -> dict[str, Any]:
 def test_examples_run(name, tmp_path, checkout, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "mlflow", Mock())  # whoever uses it has it
+    monkeypatch.setattr(choose_answer, "SAMPLED_RUNS", 3)
     for path in (*ROOT.glob("config*"), ROOT / "published"):
         (tmp_path / path.name).symlink_to(path)
     names, shorter = start(name), (FEWER if name == TUTORIAL else {}) | FASTER

@@ -61,8 +61,8 @@ def test_fields_given_outputs_are_those_of_weighted_draws(
     answer = model.condition(u=(points()[AT], READINGS, NOISE), likelihood=likelihood)
     fields = answer["k"].sample(1000)
     assert np.abs(fields) == pytest.approx(0.8, rel=1e-6)
-    assert np.abs((fields > 0).mean(0) - share).mean() < 0.05
-    assert np.abs(answer["k"].mean() - 1.6 * (share - 0.5)).mean() < 0.08
+    assert np.abs((fields > 0).mean(0) - share).mean() < 0.08
+    assert np.abs(answer["k"].mean() - 1.6 * (share - 0.5)).mean() < 0.12
     mean = weight @ outputs(k) / weight.sum()
     assert answer["u"].mean() == pytest.approx(mean, abs=0.1)  # before: 0.8 each way
     assert answer.effective_size > 50
