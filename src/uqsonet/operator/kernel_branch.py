@@ -149,12 +149,9 @@ def solved(
     """Return the linear weight (r, q) and those of the centres (k, q) for outputs (N, q)."""
     if len(centres) == len(x):
         kernel = squared_exponential(scaled, centres).addmm_(x, x.T, alpha=slope)
-        kernel.diagonal().add_(ridge)
-        weights = torch.cholesky_solve(c, torch.linalg.cholesky(kernel))
+        weights = torch.cholesky_solve(c, root_of(kernel, ridge))
         return slope * x.T @ weights, weights
-    among = squared_exponential(centres, centres)
-    among.diagonal().add_(JITTER)
-    root, r = torch.linalg.cholesky(among), x.shape[1]
+    root, r = root_of(squared_exponential(centres, centres), JITTER), x.shape[1]
     normal = torch.zeros(r + len(centres), r + len(centres), dtype=torch.float64)
     right = torch.zeros(len(normal), c.shape[1], dtype=torch.float64)
     for rows in torch.arange(len(x)).split(BLOCK_ROWS):
@@ -163,7 +160,19 @@ def solved(
         features = torch.cat([slope**0.5 * x[rows].T, near])
         normal.addmm_(features, features.T)
         right.addmm_(features, c[rows])
-    normal.diagonal().add_(ridge)
-    found = torch.cholesky_solve(right, torch.linalg.cholesky(normal))
+    found = torch.cholesky_solve(right, root_of(normal, ridge))
     weights = torch.linalg.solve_triangular(root.T, found[r:], upper=True)
     return slope**0.5 * found[:r], weights
+
+
+def root_of(matrix: Tensor, ridge: float) -> Tensor:
+    """Return the Cholesky root (k, k) of a matrix with a ridge: ten times that, until there is one.
+
+    Pairs that are alike leave a matrix singular up to rounding.
+    """
+    while True:
+        matrix.diagonal().add_(ridge)
+        root, failed = torch.linalg.cholesky_ex(matrix)
+        if not failed:
+            return root
+        ridge *= 10
