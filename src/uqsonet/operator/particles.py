@@ -46,7 +46,7 @@ SAMPLE_ROWS = 512
 LAST_DISTANCE = 2.0
 """How far samples of `Following` move after the last rise."""
 
-MAX_RISES = 64
+MAX_RISES = 16
 """Rises of a power, at most: an answer comes in bounded time, and says how little it is worth."""
 
 MAX_MOVES, MAX_SOLVED_MOVES = 400, 20
