@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "too few pairs": ({"experiments": {"diffusion1d": {"N": 2000}}}, ["N = 2000 exceeds the 1000"]),
     "an unknown method": (
-        {"experiments": {"diffusion1d": {"methods": ["uqsonnet"]}}},
+        {"experiments": {"diffusion1d": {"methods": ["uqsonet", "uqsonnet"]}}},
         ["no entry for 'uqsonnet'; did you mean 'uqsonet'"],
     ),
 }
@@ -56,7 +56,7 @@ def test_a_bad_configuration_is_refused_before_work(
     result = tiny.smoke("config/tiny.yaml", str(tmp_path / "extra.yaml"), targets=TARGETS, dry=True)
     output = " ".join((result.stdout + result.stderr).split())  # lines are broken anywhere
     assert result.returncode != 0 and "Traceback (most recent" not in output
-    assert all(word in output for word in words)
+    assert all(word in output for word in words), output
 
 
 def test_sensors_and_modes_beyond_the_grid_are_refused_before_the_first_job(tmp_path: Path) -> None:
