@@ -6,7 +6,7 @@ the runs (`uqsonet.operator.baselines`). The model comes first, the others by ri
 rule is that of `uqsonet.fitting.held_out`. What is taken over all numbers of sensors together
 answers each of them, unless another is preferable there by two standard errors: few runs show less
 of one number alone. Sensors of outputs are compared where the law of the input is Gaussian, or a
-mixture of such laws; under another law an answer may take a minute. With a perceptron it takes a
+mixture of such laws; under another law an answer may take a minute. With a kernel it takes a
 second, so fewer runs are answered, by fewer samples.
 
 Outputs that are no sums of modes, fronts for example, ring in linear modes, and what the operator

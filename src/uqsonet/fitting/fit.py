@@ -36,7 +36,7 @@ from uqsonet.fitting.candidates import (
 from uqsonet.fitting.card import limits
 from uqsonet.fitting.choose_answer import choose_answer, choose_nearest, take_nearest
 from uqsonet.fitting.choose_law import equip, refit, require_law
-from uqsonet.fitting.held_out import HeldOut, preferable, taken
+from uqsonet.fitting.held_out import preferable, taken
 from uqsonet.fitting.validate import score
 from uqsonet.operator.baselines import Choice, Floor, kept_pairs
 from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
@@ -162,18 +162,19 @@ def _choose_operator(
     """
     splits = data.folds()
     training = [one.part("training") for one in splits]
-    held = [(one.part("validation"), one.held_out()) for one in splits]
-    errors, candidates = [_errors(best, held)], [best]
+    pairs = [one.part("validation") for one in splits]
+    errors, candidates = [_errors(best, pairs)], [best]
     if float(errors[0].mean()) < MIN_LEFT:
         LOG.info("the operator is linear")
         return best
-    sizes = dict.fromkeys(one.model.config.input_modes for one in (largest, best))
-    for lengths, count in ((LINEAR, next(iter(sizes))), *((LENGTHS, size) for size in sizes)):
+    held = list(zip(pairs, (one.held_out() for one in splits), strict=True))
+    sizes = [*dict.fromkeys(one.model.config.input_modes for one in (largest, best))]
+    for lengths, count in ((LINEAR, sizes[0]), *((LENGTHS, size) for size in sizes)):
         models = [truncated(one, count) for one in largest.models]
         for model, functions in zip(models, training, strict=True):
             use_kernel(model, functions, lengths)
         one = Candidate.of(models, held, lengths)
-        left, name = _errors(one, held), _branch(one)
+        left, name = _errors(one, pairs), _branch(one)
         row = {"error": round(float(left.mean()), 6), "crps": round(one.score, 6)}
         tried.append({"branch": name, **_size(models[0].config)} | row)
         LOG.info("%s, %d input modes: error of outputs %.4g", name, count, row["error"])
@@ -183,10 +184,10 @@ def _choose_operator(
     return candidates[taken([one[None] for one in errors], 1.0)[0]]
 
 
-def _errors(one: Candidate, held: Sequence[tuple[Functions, HeldOut]]) -> Tensor:
+def _errors(one: Candidate, held: Sequence[Functions]) -> Tensor:
     """Return the error (V,) of each validation run's output, over the size of all of them."""
     found, size = [], 0.0
-    for model, (pairs, _) in zip(one.models, held, strict=True):
+    for model, pairs in zip(one.models, held, strict=True):
         known = targets(model.bases, pairs)
         left = model.answers_to(pairs, known["a"]).double() - known["c"]
         found.append(left.norm(dim=1))

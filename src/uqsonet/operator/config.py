@@ -95,7 +95,7 @@ class KarhunenLoeveNetwork(NetworkConfig):
         default=0,
         ge=0,
         le=20_000,
-        description="Centres of a cubic kernel in place of the perceptron (`uqsonet.fit` sets it).",
+        description="Centres of a kernel in place of the perceptron (`uqsonet.fit` sets it).",
     )
 
     @model_validator(mode="after")
