@@ -146,8 +146,7 @@ def _require_arguments(runs: object, noise_std: object) -> None:
             "and to choose its size by those that it has not seen. Make more runs, or split them "
             "into regions that are alike"
         )
-    number = isinstance(noise_std, int | float | np.number)
-    if not (number and math.isfinite(noise_std) and noise_std >= 0):
+    if not (isinstance(noise_std, int | float | np.number) and 0 <= noise_std < math.inf):
         raise ConfigError(f"noise_std must be finite and not negative, found {noise_std!r}")
 
 
