@@ -70,14 +70,16 @@ def answers_of(posterior: FieldPosterior, where: str) -> dict[str, Any]:
 def answers(name: str, model: Emulator) -> dict[str, Any]:
     """Return a model's answers to sensors of inputs, of outputs, and of both, and its placement."""
     rng = np.random.default_rng(2)
-    either_side = getattr(model.operator, "condition_jointly", None) is not None
-    prior = model.condition()
+    first = model.inputs[0]
+    one = model.condition(**{first.name: (np.asarray(first.domain.points())[:1], [1.0])})
+    either_side = one[model.outputs[0].name].law.knows_inputs()
+    prior = model.condition() if either_side else None
 
     def sensors(field: Any, count: int) -> tuple[np.ndarray, np.ndarray, float]:
         """Read a function of the model's own law, or where it has none for inputs, a constant."""
         points = np.asarray(field.domain.points())
         at = rng.choice(len(points), count, replace=False)
-        values = prior[field.name].sample(1, seed=9)[0, at] if either_side else np.ones(count)
+        values = prior[field.name].sample(1, seed=9)[0, at] if prior else np.ones(count)
         return points[at], values, 0.05
 
     asked: dict[str, dict[str, Any]] = {"none": {}}

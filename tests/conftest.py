@@ -25,7 +25,7 @@ CHECKED = (
         "uqsonet.gauss.metrics",
         "uqsonet_study.beyond.distances",
         "uqsonet_study.distances",
-        "uqsonet.gauss.posterior",
+        "uqsonet.gauss.given",
         "uqsonet.operator.closed_form",
     ),
     *("uqsonet.networks.attention", "uqsonet.networks.set_embedding"),

@@ -7,7 +7,7 @@ import torch
 from uqsonet.errors import ConfigError
 from uqsonet.gauss.gaussian import condition
 from uqsonet.operator import regression
-from uqsonet.operator.base import EitherSide
+from uqsonet.operator.base import Conditioned
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import targets as coefficients_of
 from uqsonet.operator.local_regression import LocalRegression
@@ -72,7 +72,7 @@ def test_residuals_of_regression_are_those_of_pairs_left_out(functions, monkeypa
     monkeypatch.setattr(regression, "RIDGES", (1e-12,))
     x, m, noise = np.linspace(-1, 1, 401)[[60, 200, 330], None], 3, 0.3
     answer = build_baseline("regression", functions, noise).condition(x, [1.0, 0.8, 1.3])
-    found = answer.laws[0]._errors.__self__
+    found = answer.law.laws[0]._predicted[2].__self__
     readings = functions.kappa[:, [60, 200, 330]].double().log()
     bases = build_baseline("cokriging", functions, noise).bases
     targets = coefficients_of(bases, functions)["c"].double()
@@ -109,7 +109,7 @@ def test_a_sensor_that_reads_the_same_of_all_pairs_teaches_regression_nothing(fu
     torch.testing.assert_close(found.std(), free.std())
 
 
-def of_method(method: str, functions: Functions) -> EitherSide:
+def of_method(method: str, functions: Functions) -> Conditioned:
     if method in ("cokriging", "regression"):
         return build_baseline(method, functions, 0.0)
     bases = build_baseline("cokriging", functions, 0.0).bases

@@ -8,8 +8,9 @@ import torch
 
 from uqsonet.errors import DataError
 from uqsonet.fields.grid import Grid
+from uqsonet.gauss.given import Gaussian
 from uqsonet.gauss.metrics import ascending, relative_error
-from uqsonet.gauss.posterior import GaussianPosterior
+from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet_study import BASELINES
 from uqsonet_study.beyond.distances import quantile_bins
@@ -46,7 +47,7 @@ def exact_law(targets, s, noise_std, shift=0.0, stretch=1.0):
         response = toy.responses(queries[:, 0].double())
         return response[:, 0], response
 
-    return GaussianPosterior(toy.grid, basis, False, xi[None] + shift, root[None])
+    return Posterior(toy.grid, basis, False, Gaussian(xi[None] + shift, root[None]))
 
 
 def scores(targets, noise_std, s, **changes):
@@ -84,7 +85,7 @@ def test_distances_in_coordinates_are_those_of_functions(targets, toy_files):
     law = exact_law(targets, 3, toy_files.noise_std)
     grid, kept = targets.fields.training_grid()
     weights, generator = grid.quadrature(), torch_generator(1, "coordinates")
-    drawn = law.coefficient_samples(20, generator)[0]
+    drawn = law.law.sample(20, generator)[0]
     shape = 2, 5, len(kept)  # of no law that the basis could follow
     others = torch.randn(shape, generator=generator, dtype=torch.float64)
     samples, points, ones = Expansion.of(law, targets).coordinates(drawn, others, weights)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.answers import input_given
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.file import write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -26,11 +27,11 @@ def test_its_samples_are_those_of_the_prior_given_the_sensors():
     model.law = ExactLaw("length1d")
     places = problem.grid.points()[[50, 90, 300]]
     values = kappa[0, [50, 90, 300]]
-    given = model.input_posterior(places, values, None, 0.1)
+    given = input_given(model, places, values, None, 0.1)
     law = problem.prior.posterior(places, values.log(), 0.1)
     assert law is not None
     true = law.draw(np.random.default_rng(1), 4000)
-    own = next(given.fields(model.bases, 4000, torch.Generator().manual_seed(0))).double()
+    own = next(given.functions(4000, torch.Generator().manual_seed(0))).double()
     error = true.std(0) * (2 / 4000) ** 0.5
     assert float(((own.mean(0) - true.mean(0)) / error).abs().max()) < 5
     assert torch.allclose(own.std(0), true.std(0), rtol=0.12)

@@ -167,11 +167,11 @@ def test_what_cannot_be_read_is_refused_in_words(linear) -> None:
     log = under_log(linear.operator)
     log.condition(k=(WeightedPoints([0.2], [1.0]), [0.3]), u=(WeightedPoints(X, OF_U), values))
     other = linear_model()
-    other.law = SimpleNamespace(name="latent")  # type: ignore[assignment]
+    other.law = SimpleNamespace(name="latent", reads_functionals=False)  # type: ignore[assignment]
     baseline = build_baseline("sensor_free", pairs(0.0, size=300), 0.0)
     for emulator, message in (
         (log, "it knows k under log"),
-        (Emulator.around(baseline), "SensorFree takes sensors at points"),
+        (Emulator.around(baseline), "sensor_free takes sensors at points"),
         (Emulator.around(other), "the law 'latent' of the input takes sensors at"),
     ):
         with pytest.raises(ObservationError, match=message):

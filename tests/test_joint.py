@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.answers import input_given
 from tests.laws.conftest import LAWS, SMALL, gaussian_fields, kernel
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ObservationError, ObservationWarning
@@ -187,7 +188,7 @@ def brute(
     model: KarhunenLoeveModel, seen: tuple, read: tuple, size: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return mean and std of input and output by weighting samples of the law given the input."""
-    given = model.input_posterior(*seen)
+    given = input_given(model, *seen)
     a = given.sample(size, torch.Generator().manual_seed(9))[0]
     with torch.no_grad():
         c = model.branch(a).double()

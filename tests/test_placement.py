@@ -33,6 +33,7 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
+from uqsonet_study.baselines import SensorFree
 from uqsonet_study.problems.poisson2d import Poisson2D, source_field
 from uqsonet_study.reference.affine import ClosedForm
 from uqsonet_study.reference.sampling import posterior_law
@@ -316,12 +317,8 @@ def test_wrong_calls_are_refused_in_words(linear, words: dict[str, Any], message
 
 
 def test_a_model_without_a_law_of_the_input_says_so() -> None:
-    class Other:
-        method, fields, noise_std = "other", FIELDS, 0.0
-
-        def condition(self, *_: object, **__: object) -> None: ...
-
-    emulator = Emulator.around(Other())  # type: ignore[arg-type]
+    pairs = Functions(FIELDS, "training", torch.rand(9, len(X)), torch.rand(9, len(X)))
+    emulator = Emulator.around(SensorFree(pairs))
     for ask in (lambda: emulator.place(1), lambda: emulator.condition(u=([0.4], [0.1])).mean()):
-        with pytest.raises(ObservationError, match="other has no law of its input"):
+        with pytest.raises(ObservationError, match="sensor_free has no law of its input"):
             ask()

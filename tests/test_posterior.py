@@ -8,7 +8,8 @@ from scipy.stats import norm
 import uqsonet
 from uqsonet.errors import ObservationError
 from uqsonet.fields.grid import Grid
-from uqsonet.gauss.posterior import GaussianPosterior, LatentPosterior, levels_of
+from uqsonet.gauss.given import Drawn, Gaussian
+from uqsonet.gauss.posterior import Posterior, levels_of
 
 GRID = Grid((-1.0,), (1.0,), (21,))
 MEAN = torch.tensor([[1.0, -0.5], [0.0, 2.0], [3.0, 3.0]]).double()
@@ -24,7 +25,7 @@ def basis(queries):
 
 def gaussian(single=False):
     keep = slice(0, 1) if single else slice(None)
-    return GaussianPosterior(GRID, basis, single, MEAN[keep], ROOT[keep])
+    return Posterior(GRID, basis, single, Gaussian(MEAN[keep], ROOT[keep]))
 
 
 def latent(single=False):
@@ -34,7 +35,7 @@ def latent(single=False):
         z = torch.randn((len(MEAN[keep]), size, 2), generator=generator, dtype=torch.float64)
         return MEAN[keep][:, None] + z @ ROOT[keep].transpose(-1, -2)
 
-    return LatentPosterior(GRID, basis, single, draw)
+    return Posterior(GRID, basis, single, Drawn(draw))
 
 
 def exact(queries):
@@ -111,7 +112,7 @@ def test_bad_sizes_and_levels_are_refused():
             levels_of(levels)
     for size in (1, 1.5, "3", None, 1e30):
         with pytest.raises(ObservationError, match="whole number from 2 to"):
-            latent().coefficient_moments(size)
+            latent().law.moments(size)
 
 
 @pytest.mark.parametrize("name", ["diffusion1d", "elliptic_sde1d"])

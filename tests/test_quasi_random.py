@@ -2,7 +2,7 @@
 
 import torch
 
-from uqsonet.gauss.posterior import even_normals
+from uqsonet.gauss.given import even_normals
 from uqsonet.operator.file import load, shipped
 
 
@@ -17,7 +17,7 @@ def test_even_normals_are_standard_normal_and_repeat():
 def test_moments_from_2048_even_draws_are_as_near_as_from_10000_independent_ones():
     """On the operator of section 4.1, whose branch is a perceptron."""
     law = load(shipped()["diffusion1d"]).condition([[-0.4], [0.1], [0.7]], [0.9, 1.3, 1.1])
-    mean, covariance = law.coefficient_moments(200_000, torch.Generator().manual_seed(1))
+    mean, covariance = law.law.moments(200_000, torch.Generator().manual_seed(1))
 
     def errors(found: tuple[torch.Tensor, torch.Tensor]) -> tuple[float, float]:
         spread = covariance.diagonal(dim1=1, dim2=2).sum().sqrt()
@@ -25,7 +25,7 @@ def test_moments_from_2048_even_draws_are_as_near_as_from_10000_independent_ones
         return float((found[0] - mean).norm() / spread), float(of_covariance)
 
     seeds = (torch.Generator().manual_seed(seed) for seed in range(10, 16))
-    plain = [errors(law.coefficient_moments(10_000, seed)) for seed in seeds]
+    plain = [errors(law.law.moments(10_000, seed)) for seed in seeds]
     of_mean, of_covariance = (sum(parts) / len(plain) for parts in zip(*plain, strict=True))
-    even = errors(law.even_moments(2048))
+    even = errors(law.law.moments(2048))
     assert even[0] < of_mean and even[1] < 1.5 * of_covariance

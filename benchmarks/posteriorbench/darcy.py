@@ -34,6 +34,7 @@ from uqsonet.operator.particles import ISLANDS, Following, tempered
 MODES = 64  # cosines of the latent field along each axis; the others have 1.3e-4 of its variance
 SIZE = 384  # samples of a population
 
+LAST_DISTANCE = 2.0  # how far samples move after the last rise
 ROUNDS, KEPT, INNER = 5, 3, 6
 """Rounds of solves, last ones that are kept, and moves by the operator between them."""
 
@@ -75,7 +76,7 @@ class DarcyPosterior:
         u = Darcy().solve(media).flatten(1)[:, self._case.sensors]
         return float((self._read(media) - u).abs().mean())
 
-    def _weigh(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def _weigh(self, z: Tensor, _: torch.Generator) -> tuple[Tensor, Tensor]:
         read = self._read(self.media(z))
         gaussian = -((read - self._case.readings) / NEAREST_NOISE).square().sum(1) / 2
         real = self._weight(read, self._case.readings)
@@ -90,6 +91,7 @@ class DarcyPosterior:
     def population(self) -> tuple[Tensor, float]:
         """Return samples (KEPT, SIZE, k) and the share of proposals that were accepted."""
         generator, source = self._generator, Following(self._weigh, MODES**2)
+        source.last = LAST_DISTANCE
         now, step = tempered(source, SIZE, generator)
         ratio = self._solved(now.z) - now.weight.sum(1)
         if not bool(ratio.view(ISLANDS, -1).isfinite().any(1).all()):

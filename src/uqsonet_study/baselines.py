@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError
+from uqsonet.gauss.given import Gaussian
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.gauss.posterior import GaussianPosterior, Posterior
+from uqsonet.gauss.posterior import Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import Conditioned
 from uqsonet.operator.baselines import Cokriging
@@ -27,6 +28,8 @@ class SensorFree(Conditioned):
         Training pairs.
     """
 
+    method = "sensor_free"
+
     def __init__(self, functions: Functions) -> None:
         self.fields = functions.fields
         self._grid = self.fields.output.grid
@@ -41,12 +44,11 @@ class SensorFree(Conditioned):
         values = self._training_grid.interpolate(self._stacked, queries)
         return values[:, 0], values[:, 1:]
 
-    def condition_on(self, sensors: Sensors) -> Posterior:
+    def answer(self, sensors: Sensors) -> Posterior:
         """Return the prior law, once per set of checked sensors."""
-        size, single = len(sensors), sensors.single
-        mean = torch.zeros(size, len(self._root), dtype=torch.float64)
-        root = self._root.expand(size, -1, -1)
-        return GaussianPosterior(self._grid, self._basis, single, mean, root)
+        mean = torch.zeros(len(sensors), len(self._root), dtype=torch.float64)
+        law = Gaussian(mean, self._root.expand(len(sensors), -1, -1))
+        return Posterior(self._grid, self._basis, sensors.single, law)
 
 
 def build_baseline(

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.fields.stacked import Domain
-from uqsonet.gauss.posterior import MOMENT_SAMPLES, Basis, PointPosterior, Posterior
-from uqsonet.operator.base import OperatorModel
+from uqsonet.gauss.given import Given
+from uqsonet.gauss.posterior import Basis, Posterior
+from uqsonet.operator.base import Conditioned, OperatorModel
 from uqsonet.operator.file import load, read_weights
-from uqsonet.sensors.sensors import Sensors, checked_sensors
+from uqsonet.sensors.sensors import Sensors
 
 
-class DeepEnsemble:
+class DeepEnsemble(Conditioned):
     """Several trainings of a deterministic method, asked as one.
 
     Parameters
@@ -36,25 +36,27 @@ class DeepEnsemble:
         If there are fewer than two members, or they belong to several operators.
     """
 
+    method = "deep_ensemble"
+
     def __init__(self, members: Sequence[OperatorModel]) -> None:
         if len(members) < 2 or any(member.fields != members[0].fields for member in members):
             raise ObservationError("an ensemble needs at least two members, all of one operator")
         self.members, self.fields = list(members), members[0].fields
 
-    def condition(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> Posterior:
-        """Return the law of u given sensors: each member's answer with equal weight.
+    def answer(self, sensors: Sensors) -> Posterior:
+        """Return the law of u given checked sensors: each member's answer with equal weight.
 
-        Parameters and errors are those of `OperatorModel.condition`.
+        The basis holds all members' offsets and bases side by side, and the coefficients of a
+        member are zero outside its own part.
         """
-        field = self.members[0].fields.input
-        return self.condition_on(checked_sensors(field, locations, values, mask, noise_std))
-
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of u given checked sensors."""
-        answers = [member.condition_on(sensors) for member in self.members]
-        return EnsemblePosterior(self.fields.output.grid, answers)
+        answers = [member.condition_on(sensors).output for member in self.members]
+        if any(member.probabilistic for member in self.members):
+            raise ObservationError("members of an ensemble must be deterministic")
+        basis = partial(_side_by_side, [one.basis for one in answers])
+        parts = [torch.nn.functional.pad(one.law.mean, (1, 0), value=1.0) for one in answers]
+        sets = zip(*(part.split(1) for part in parts), strict=True)
+        rows = torch.stack([torch.block_diag(*members) for members in sets])
+        return Posterior(self.fields.output.grid, basis, sensors.single, Members(rows))
 
 
 def load_trials(paths: Iterable[Path]) -> Iterator[tuple[int, OperatorModel]]:
@@ -70,32 +72,19 @@ def load_ensemble(paths: Sequence[Path]) -> DeepEnsemble:
     return DeepEnsemble([model for _, model in load_trials(paths)])
 
 
-class EnsemblePosterior(Posterior):
-    """Equal weights on the answers of the members.
+class Members(Given):
+    """Equal weights on rows (B, members, p) of coefficients."""
 
-    The basis holds all members' offsets and bases side by side, and the coefficients of a member
-    are zero outside its own part.
-    """
+    def __init__(self, rows: Tensor) -> None:
+        self._rows = rows
 
-    def __init__(self, grid: Domain, answers: Sequence[Posterior]) -> None:
-        points = [answer for answer in answers if isinstance(answer, PointPosterior)]
-        if len(points) < len(answers):
-            raise ObservationError("members of an ensemble must be deterministic")
-        bases = [p.basis for p in points]
-        super().__init__(grid, partial(_side_by_side, bases), points[0].single)
-        parts = [torch.nn.functional.pad(p.coefficients, (1, 0), value=1.0) for p in points]
-        sets = zip(*(part.split(1) for part in parts), strict=True)
-        self._rows = torch.stack([torch.block_diag(*members) for members in sets])
-
-    def coefficient_moments(
-        self, size: int = MOMENT_SAMPLES, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def estimate(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """Return the exact moments over the members; the arguments have no influence."""
         mean = self._rows.mean(1)
         centred = self._rows - mean[:, None]
         return mean, centred.transpose(1, 2) @ centred / self._rows.shape[1]
 
-    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients (B, size, p) of members drawn with equal chances."""
         chosen = torch.randint(self._rows.shape[1], (size,), generator=generator)
         return self._rows[:, chosen]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from uqsonet.gauss.blocks import RowBlocks, column_moments
+from uqsonet.gauss.given import spread
 from uqsonet.gauss.metrics import relative_error
-from uqsonet.gauss.posterior import spread
 from uqsonet.networks.train import skill_columns
 from uqsonet.operator.base import OperatorModel
 from uqsonet.sensors.sensors import Sensors
@@ -52,7 +52,7 @@ class Validator:
         posterior = model.condition(o.locations, o.values, o.mask)
         found: dict[str, tuple[Tensor, Tensor]] = {}
         if model.probabilistic:
-            mean, covariance = posterior.coefficient_moments(SAMPLES)
+            mean, covariance = posterior.law.moments(SAMPLES)
             offset, basis = posterior.basis(queries)
             found["skill_mean"] = offset + mean @ basis.T, self._mean
             if self._std is not None:

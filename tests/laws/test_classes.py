@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 import uqsonet
+from tests.answers import input_given
 from tests.laws.conftest import (
     SMALL,
     fields_of,
@@ -140,7 +141,7 @@ def test_posterior_is_that_of_rejection(three, unordered, draw, readings, noise)
     weight = np.exp(-(off**2).sum(1) / 2)
     assert weight.sum() ** 2 / (weight**2).sum() > 600
     kept = drawn[rng.choice(len(drawn), 20_000, p=weight / weight.sum())]
-    posterior = three.input_posterior(SMALL.points()[at], list(readings), None, noise)
+    posterior = input_given(three, SMALL.points()[at], list(readings), None, noise)
     found = fields_of(three, posterior.sample(4000, seeded())[0]).numpy()
     if noise == 0:  # but for the nugget, which is a thousandth of the latent field
         assert (np.abs(found[:, at] - np.array(readings)) < 1e-3).all(1).mean() > 0.99
@@ -168,7 +169,7 @@ def test_classes_that_contradict_one_another():
     model = model_of(kappa, 24)
     model.use_law(fit(model, kappa))
     with pytest.raises(ObservationError, match="contradict one another"):
-        model.input_posterior(SMALL.points(), [0.8, -0.8] * 12).sample(20, seeded())
+        input_given(model, SMALL.points(), [0.8, -0.8] * 12).sample(20, seeded())
 
 
 def test_inputs_that_are_no_classes():

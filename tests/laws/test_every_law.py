@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import uqsonet
+from tests.answers import input_given
 from tests.laws.conftest import LAWS, SMALL, fields_of, functions_of, model_of, runs_of, seeded
 from uqsonet.errors import DataError
 from uqsonet.fields.cloud import Point
@@ -71,7 +72,7 @@ def test_a_number_has_a_law_or_none(law, kind):
     if one is not None:
         model.use_law(one)
         value = torch.from_numpy(kappa[:1, 0])
-        posterior = model.input_posterior(Point().points(), value)
+        posterior = input_given(model, Point().points(), value)
         found = fields_of(model, posterior.sample(50, seeded()))
         assert float((found - value).abs().max()) < 0.1
 
@@ -85,15 +86,15 @@ def test_order_padding_and_other_sets_have_no_influence(kind, saved):
     places = torch.cat([x[order], x[:1]]), torch.cat([x, x[:1]]), torch.cat([x, x[:1]])
     values = torch.cat([y[order], nan]), torch.cat([y, nan]), torch.cat([y, nan])
     x_all, y_all = torch.stack(places), torch.stack(values)
-    separate = model.law is not None and model.law.separate  # conditioned one by one
+    separate = model.law.separate  # conditioned one by one
     parts = [slice(s, s + 1) for s in range(3)] if separate else [slice(3)]
-    batch = [model.input_posterior(x_all[p], y_all[p], mask[p], noise) for p in parts]
+    batch = [input_given(model, x_all[p], y_all[p], mask[p], noise) for p in parts]
     size = 4000
     drawn = torch.cat([one.sample(size, seeded()) for one in batch])
     tails = [one.tail for one in batch if one.tail is not None]
     tail = torch.cat(tails) if tails else None
     for s, keep in enumerate((slice(0, 3), slice(1, 2), slice(0, 0))):
-        alone = model.input_posterior(x[keep], y[keep], None, noise)
+        alone = input_given(model, x[keep], y[keep], None, noise)
         other = alone.sample(size, seeded(1))[0]
         error = other.std(0) * (2 / size) ** 0.5
         assert float(((drawn[s].mean(0) - other.mean(0)) / error).abs().max()) < 5

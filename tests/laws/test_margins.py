@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import uqsonet
+from tests.answers import input_given
 from tests.laws.conftest import (
     SMALL,
     functions_of,
@@ -59,8 +60,8 @@ def posterior_fields(
     model: KarhunenLoeveModel, places: list[int], values: list[float], noise: float, size: int
 ) -> Tensor:
     y = torch.tensor(values, dtype=torch.float64)
-    given = model.input_posterior(X[places], y, None, noise)
-    return next(given.fields(model.bases, size, seeded())).double()
+    given = input_given(model, X[places], y, None, noise)
+    return next(given.functions(size, seeded())).double()
 
 
 @pytest.mark.parametrize(
@@ -165,8 +166,8 @@ def test_a_few_hundred_rains_in_the_plane_tell_a_separable_spectrum():
     (other,) = again.link.latent
     assert isinstance(other, Spectrum) and other.separable and torch.equal(other.std, latent.std)
     model.use_law(again)
-    given = model.input_posterior(points[[23, 77]], torch.tensor([0.4, 0.0]).double(), None, 0.0)
-    fields = next(given.fields(model.bases, 50, seeded()))
+    given = input_given(model, points[[23, 77]], torch.tensor([0.4, 0.0]).double(), None, 0.0)
+    fields = next(given.functions(50, seeded()))
     assert float((fields[:, 23] - 0.4).abs().max()) < 1e-3 and float(fields[:, 77].max()) == 0
 
 
@@ -209,7 +210,7 @@ def test_a_spectrum_knows_how_far_fields_are_known_between_sensors(smooth):
 def test_what_the_law_cannot_have_is_improbable(models):
     model = models["rain"]
     for value, least, most in ((0.4, 0.05, 1), (0.0, 0.05, 1), (-3.0, 0, 1e-6), (80.0, 0, 1e-4)):
-        given = model.input_posterior(X[[5]], torch.tensor([value]), None, 0.0)
+        given = input_given(model, X[[5]], torch.tensor([value]), None, 0.0)
         assert given.tail is not None
         assert least <= float(given.tail[0]) <= most
     few = rain_fields(np.random.default_rng(0), 30)

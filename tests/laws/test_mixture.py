@@ -6,6 +6,7 @@ import torch
 from scipy.stats import multivariate_normal, norm
 from torch import Tensor
 
+from tests.answers import input_given
 from tests.laws.conftest import (
     COVARIANCES,
     MEANS,
@@ -115,7 +116,7 @@ KINDS = ("none", "one", "exact", "noise of each", "repeated", "more than modes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_and_samples_are_those_of_dense_formulas(model, kind):
     x, values, noise = given = sensors(kind)
-    posterior = model.input_posterior(x, values, None, noise)
+    posterior = input_given(model, x, values, None, noise)
     assert (posterior.tail is None) == (kind == "none")
     share, means, covariances = dense(model, given)
     mean = share @ means
@@ -139,7 +140,7 @@ def test_tail_is_the_probability_of_values_as_far(model, monkeypatch):
     """Draws of the law with their own sensors have tails of which each share p is below p."""
     law, size = model.law, 4000
     generator = seeded(4)
-    a = model.input_posterior([], []).sample(size, generator)[0].double()
+    a = input_given(model, [], []).sample(size, generator)[0].double()
     x = torch.tensor([[0.1], [0.35], [0.8]], dtype=torch.float64)
     rows = SMALL.interpolate(model.bases.input_factor.double(), x)
     mean = SMALL.interpolate(model.bases.input_mean[:, None], x)[:, 0]
@@ -147,8 +148,8 @@ def test_tail_is_the_probability_of_values_as_far(model, monkeypatch):
     block = law.blocks[0].replaced(remainder=torch.zeros(3, dtype=torch.float64))
     exact = MixtureLaw([block], {}, SPREAD)
     monkeypatch.setattr(model, "law", exact)
-    tail = model.input_posterior(x.expand(size, 3, 1), mean + a @ rows.T + noise, None, 0.2).tail
-    far = model.input_posterior(x, mean + 60.0, None, 0.2).tail
+    tail = input_given(model, x.expand(size, 3, 1), mean + a @ rows.T + noise, None, 0.2).tail
+    far = input_given(model, x, mean + 60.0, None, 0.2).tail
     # The probability, with (c, s) drawn anew, that the distance of a draw is larger: for one
     # cluster and scale it is uniform, for a mixture it has the mean of a uniform and no small part
     # is more frequent than a few times its share.
@@ -266,12 +267,13 @@ def test_every_run_is_a_component_of_a_law_that_nobody_foresaw(waving) -> None:
 
 def test_moments_of_many_components_are_those_of_their_samples(waving) -> None:
     x, y = SMALL.points()[[3, 9, 17]], torch.tensor([0.3, -0.2, 0.4])
-    posterior = waving.input_posterior(x, y, None, 0.2)
+    posterior = input_given(waving, x, y, None, 0.2)
     drawn = posterior.sample(20_000, seeded())[0].double()
     mean, covariance = (t[0] for t in posterior.linear_moments(torch.eye(drawn.shape[1])))
     std = covariance.diagonal().sqrt()
     assert float(((drawn.mean(0) - mean) / std).abs().max()) < 5 / 20_000**0.5
     assert float((drawn.T.cov() - covariance).abs().max()) < 0.05 * float(std.max()) ** 2
-    kinds = posterior.kinds(500, seeded())[0]
-    made = posterior.coordinates(torch.zeros(500, drawn.shape[1]), kinds)
-    assert made.shape == (500, drawn.shape[1]) and bool(made.isfinite().all())
+    z = torch.randn(20_000, posterior.normals, generator=seeded(), dtype=torch.float64)
+    made = posterior.made(z, seeded())
+    assert float(((made.mean(0) - mean) / std).abs().max()) < 5 / 20_000**0.5
+    assert float((made.T.cov() - covariance).abs().max()) < 0.05 * float(std.max()) ** 2

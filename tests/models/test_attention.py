@@ -167,7 +167,7 @@ def test_latent_samples_follow_the_prior_of_z_and_repeat():
         h = model.embed(*observations, torch.ones(1, 2).bool())
         z = torch.randn(1, 7, 3, generator=torch.Generator().manual_seed(4))
         expected = model.branch(torch.cat([h[:, None].expand(-1, 7, -1), z], -1))
-    found = posterior.coefficient_samples(7, torch.Generator().manual_seed(4))
+    found = posterior.law.sample(7, torch.Generator().manual_seed(4))
     torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-6)
     blind = deepcopy(model)
     for parameter in blind.encoder.parameters():
@@ -216,7 +216,7 @@ def test_what_a_method_does_not_have_is_refused():
     posterior = MODELS["vidon"].condition([0.2], [1.3])
     for ask in (
         posterior.std,
-        posterior.coefficient_moments,
+        posterior.law.moments,
         lambda: posterior.sample(3),
     ):
         with pytest.raises(NoUncertaintyError, match="vidon is deterministic"):

@@ -56,7 +56,7 @@ def test_untrained_and_without_slopes_it_samples_the_law_of_cokriging(functions,
     model = deepcopy(model)
     model.residual_slopes.zero_()
     law, exact = model.condition(x, y), Cokriging(functions, 0.1).condition(x, y)
-    moments = law.coefficient_moments(16), law.coefficient_moments(4096)
+    moments = law.law.moments(16), law.law.moments(4096)
     for few, many in zip(*moments, strict=True):  # of a linear branch they have no sampling error
         assert (few - many).abs().max() < 1e-5 * many.abs().max()
     sample = law.sample(40_000, queries, torch.Generator().manual_seed(0))
@@ -106,8 +106,8 @@ def test_moments_with_a_closed_form_part_are_those_of_the_samples(nonlinear):
     x, y = PLACES, VALUES
     law = nonlinear.condition(x, y)
     size = 200_000
-    drawn = law.coefficient_samples(size, torch.Generator().manual_seed(1))[0]
-    mean, covariance = (value[0] for value in law.coefficient_moments(20_000))
+    drawn = law.law.sample(size, torch.Generator().manual_seed(1))[0]
+    mean, covariance = (value[0] for value in law.law.moments(20_000))
     std = drawn.std(0)
     assert ((mean - drawn.mean(0)).abs() / std).max() < 5 * (1 / size + 1 / 20_000) ** 0.5
     ratio = covariance.diagonal().sqrt() / std
@@ -139,7 +139,7 @@ def test_without_the_skip_the_perceptron_starts_at_the_mean_of_u(functions):
         model.fit_constants(functions)
     assert not [name for name, _ in model.named_parameters() if name.startswith("linear")]
     law = model.condition([[-0.6], [0.1]], [1.4, 2.0])
-    mean, covariance = (value[0] for value in law.coefficient_moments(64))
+    mean, covariance = (value[0] for value in law.law.moments(64))
     assert mean.abs().max() == 0
     # All of u counts as left open, so the band is the prior's up to the slopes.
     std = covariance.diagonal().sqrt() * model.bases.output_scale.double()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.answers import input_given
 from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
@@ -104,14 +105,12 @@ def test_samples_come_from_whole_fields_of_the_law(skip):
     with torch.no_grad():
         model.fit_constants(data)
         torch.nn.init.normal_(model.network.project[2].weight)
-    given = model.input_posterior([[0.5, 0.5]], [1.0])
-    fields = torch.stack(list(given.fields(model.bases, 6, torch.Generator().manual_seed(3))))
+    given = input_given(model, [[0.5, 0.5]], [1.0])
+    fields = torch.stack(list(model.fields_of(given, 6, torch.Generator().manual_seed(3))))
     with torch.no_grad():
         straight, added = model.drawn(given, 6, torch.Generator().manual_seed(3))
         assert torch.allclose(straight[0] + added[0], model.of_fields(fields[0]), atol=1e-5)
-        found = model.condition([[0.5, 0.5]], [1.0]).coefficient_samples(
-            6, torch.Generator().manual_seed(3)
-        )
+        found = model.condition([[0.5, 0.5]], [1.0]).law.sample(6, torch.Generator().manual_seed(3))
     assert torch.allclose(found[0].float(), straight[0] + added[0], atol=1e-5)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from uqsonet.gauss.posterior import spread
+from uqsonet.gauss.given import spread
 from uqsonet.networks.config import AttentionNetwork
 from uqsonet.networks.settings import TrainingConfig
 from uqsonet.networks.train import set_weights
@@ -53,7 +53,7 @@ def errors(model, layouts: torch.Tensor, noise_std: float = NOISE, samples: int 
     mean = torch.stack([m for m, _ in exact])
     std = torch.stack([c.diagonal().clamp_min(0).sqrt() for _, c in exact])
     posterior = model.condition(x, y, noise_std=noise_std)
-    coefficients, covariance = posterior.coefficient_moments(samples)
+    coefficients, covariance = posterior.law.moments(samples)
     offset, basis = posterior.basis(QUERIES)
     found = offset + coefficients @ basis.T, spread(basis, covariance)
     return [float((f - e).norm() / e.norm()) for f, e in zip(found, (mean, std), strict=True)]

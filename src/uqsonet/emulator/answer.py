@@ -12,17 +12,17 @@ import numpy as np
 from torch import Tensor
 
 from uqsonet.emulator.checks import points_of
-from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, Conditioned, FieldLaw
-from uqsonet.emulator.named_operator import NamedOperator
+from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, FieldLaw
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
-from uqsonet.gauss.posterior import MOMENT_SAMPLES, count_of, levels_of
+from uqsonet.gauss.given import MOMENT_SAMPLES, count_of
+from uqsonet.gauss.posterior import levels_of
 from uqsonet.sensors.sensors import Sensors, field_number, no_sensors
 
-if TYPE_CHECKING:  # needed only for conformal bands and solves
-    from uqsonet.emulator.calibration import ConformalFactors
+if TYPE_CHECKING:
     from uqsonet.emulator.corrected import Solves
+    from uqsonet.emulator.emulator import Emulator
 
 Kind = Literal["conformal", "plain"]
 
@@ -44,32 +44,25 @@ class FieldPosterior:
 
     solves: Solves | None = None
 
-    def __init__(
-        self, conditioned: Conditioned, factors: ConformalFactors | None = None,
-        number: int | None = None,
-    ) -> None:  # fmt: skip
-        self._conditioned, self._factors, self._number = conditioned, factors, number
-        if number is None and len(self._operator.outputs) == 1:
-            self._number = len(self.inputs)
+    def __init__(self, law: FieldLaw, chosen: bool = True) -> None:
+        self._law, self._chosen = law, chosen
 
     @property
-    def _operator(self) -> NamedOperator:
-        return self._conditioned.operator
+    def _emulator(self) -> Emulator:
+        return self._law.emulator
 
     def __getitem__(self, name: str) -> FieldPosterior:
         """Return the law of one field."""
-        names, number = [one.name for one in self._operator.outputs], 0
+        names = [one.name for one in self._emulator.outputs]
         if name in names:  # a field that is answered from sensors of itself is an input, too
-            number = len(self.inputs) + names.index(name)
-        else:
-            number = field_number(self._operator.named_fields, name)
-        return FieldPosterior(self._conditioned, self._factors, number)
+            return FieldPosterior(self._law.of(len(self.inputs) + names.index(name)))
+        return FieldPosterior(self._law.of(field_number(self._emulator.named_fields, name)))
 
     def __repr__(self) -> str:
         counts = self.sensors.mask.sum(1)
         sensors = f"{int(counts[0])} sensors" if self.single else f"{len(counts)} sets of sensors"
-        outputs = ", ".join(f.name for f in self._operator.outputs)
-        shown = outputs if self._number is None else self.field.name
+        outputs = ", ".join(f.name for f in self._emulator.outputs)
+        shown = self.field.name if self._chosen else outputs
         given = ", ".join(f.name for f in self.read.values())
         return f"FieldPosterior({shown} given {sensors} of {given})"
 
@@ -81,23 +74,23 @@ class FieldPosterior:
     @property
     def sensors(self) -> Sensors:
         """The sensors that this law is conditioned on."""
-        return self._conditioned.sets
+        return self._law.sets
 
     @property
     def field(self) -> Field:
         """The field that this is the law of."""
-        return self._operator.named_fields[self._which()]
+        return self.law.field
 
     @property
     def inputs(self) -> list[Field]:
         """The input fields."""
-        return self._operator.inputs
+        return self._emulator.inputs
 
     @property
     def read(self) -> dict[int, Field]:
         """The fields that sensors read, by the number that sensors have; else the inputs."""
         numbers = self.sensors.field[self.sensors.mask].unique().tolist()
-        fields = self._operator.named_fields
+        fields = self._emulator.named_fields
         return {number: fields[number] for number in numbers or range(len(self.inputs))}
 
     @property
@@ -107,14 +100,14 @@ class FieldPosterior:
         Only sensors of outputs, and noise that is not Gaussian, ask for samples that are corrected
         (`uqsonet.operator.joint`).
         """
-        size = self._conditioned.effective_size()
+        size = self._law.effective_size()
         size = size[0] if self.single else size
         return size if self.sensors.kind == "torch" else size.numpy()
 
     def given(self, sets: Sensors) -> FieldPosterior:
         """Return the law of the same field given other sensors, unchecked."""
-        conditioned = Conditioned(self._operator, sets, self._conditioned.likelihood)
-        return FieldPosterior(conditioned, self._factors, self._number)
+        law = FieldLaw(self._emulator, sets, self._law.number, self._law.likelihood)
+        return FieldPosterior(law, self._chosen)
 
     def corrected(self, solver: Any, solves: int = 200, seed: int = 0) -> FieldPosterior:
         """Return the answer of an operator that is fitted again to solves near this answer.
@@ -139,21 +132,18 @@ class FieldPosterior:
         """
         from uqsonet.emulator.corrected import corrected
 
-        conditioned, known = corrected(self._conditioned, solver, solves, seed)
-        found = FieldPosterior(conditioned, None, self._number)
+        law, known = corrected(self._law, solver, solves, seed)
+        found = FieldPosterior(law, self._chosen)
         found.solves = known
         return found
-
-    def _which(self) -> int:
-        if self._number is None:
-            names = ", ".join(repr(f.name) for f in self._operator.outputs)
-            raise ObservationError(f"name an output field: posterior[...] with one of {names}")
-        return self._number
 
     @property
     def law(self) -> FieldLaw:
         """The law of this field, without checks and kinds of arrays."""
-        return FieldLaw(self._conditioned, self._which())
+        if not self._chosen:
+            names = ", ".join(repr(f.name) for f in self._emulator.outputs)
+            raise ObservationError(f"name an output field: posterior[...] with one of {names}")
+        return self._law
 
     def _points(self, points: object) -> Tensor:
         """Return points (M, d) that a caller asked for; by default those of the field."""
@@ -246,7 +236,7 @@ class FieldPosterior:
         if q.ndim or not 0 < float(q) < 1:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)
-        kind = _band_kind(kind, whole, self._conditioned.jointly, self._factors is not None)
+        kind = _band_kind(kind, whole, self._law.jointly, self._emulator.calibration is not None)
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
         plain = self.law.quantiles(ends, self._points(points), BAND_SAMPLES, seed)
         if kind == "conformal":
@@ -256,8 +246,8 @@ class FieldPosterior:
 
     def widened(self, plain: Tensor, level: float, whole: bool) -> Tensor:
         """Return lower end, median and upper end (B, 3, M) of a plain band, made conformal."""
-        assert self._factors is not None
-        return self._factors.widened(self.law, plain, level, whole)
+        assert self._emulator.factors is not None
+        return self._emulator.factors.widened(self.law, plain, level, whole)
 
     def to_xarray(self, level: float = 0.9, points: object = None, samples: int = 0) -> Any:
         """Return mean, std, band and samples as an xarray.Dataset, by default at its own points."""
@@ -274,8 +264,8 @@ class FieldPosterior:
         """
         from uqsonet.show.inference_data import inference_data
 
-        both = hasattr(self._operator.answering, "condition_both")  # there is a law of inputs
-        fields = self._operator.named_fields if both else self._operator.outputs
+        both = self._law.knows_inputs()
+        fields = self._emulator.named_fields if both else self._emulator.outputs
         laws: dict[str, FieldPosterior] = {"posterior": self}
         if both:  # others may have no answer without sensors
             laws["prior"] = self.given(no_sensors(fields))

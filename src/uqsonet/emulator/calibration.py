@@ -14,27 +14,39 @@ and that sensor places were not chosen by looking at the function.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.field_law import BAND_SAMPLES, Conditioned, FieldLaw
-from uqsonet.emulator.named_operator import Calibration, NamedOperator
+from uqsonet.emulator.field_law import BAND_SAMPLES, FieldLaw
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import part_columns, part_locations
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
 
-if TYPE_CHECKING:  # needed only for new models
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
     from uqsonet.gauss.blocks import RowBlocks
 
 MAX_KEPT_POINTS = 400  # output points at which calibration runs are kept
 MAX_INPUT_VALUES = 1 << 24  # values of calibration inputs; of long ones fewer runs are kept
 USUAL_LEVELS = (0.5, 0.8, 0.9, 0.95)  # usual ones, calibrated together: sorting takes most time
 MAX_KEPT_FACTORS = 640  # factors that are remembered: of about 80 sets
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Runs that nothing was fitted to, as a model sees them."""
+
+    inputs: Tensor  # (n, points), float32
+    outputs: Tensor  # (n, k), float32, at some points
+    columns: Tensor  # (k,), numbers of these points
+
+    def __len__(self) -> int:
+        return len(self.inputs)
 
 
 class ConformalFactors:
@@ -44,7 +56,7 @@ class ConformalFactors:
     calibration runs.
     """
 
-    def __init__(self, operator: NamedOperator) -> None:
+    def __init__(self, operator: Emulator) -> None:
         self._operator = operator
         self._kept: dict[object, float] = {}
 
@@ -81,7 +93,7 @@ class ConformalFactors:
         ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
         sets = observed(operator, runs, one)
         sets = sets if bool(used.any()) else sets[:1]  # all have one law
-        law = FieldLaw(Conditioned(operator, sets), number)
+        law = FieldLaw(operator, sets, number)
         # All runs share random numbers, as a new function's band does by default: with them fixed,
         # runs and function are exchangeable.
         median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
@@ -94,7 +106,7 @@ class ConformalFactors:
         return kept[key, level, whole]
 
 
-def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
+def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
     """Return the points (k, d) at which calibration runs are kept, and encoded values (n, k)."""
     points, inputs = operator.named_fields[number].domain.points(), operator.inputs
     if number < len(inputs):
@@ -109,7 +121,7 @@ def _kept_values(operator: NamedOperator, runs: Calibration, number: int) -> tup
     return points[runs.columns[kept] - columns.start], runs.outputs[:, kept]
 
 
-def observed(operator: NamedOperator, runs: Calibration, one: Sensors) -> Sensors:
+def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
     """Return calibration runs observed with the sensors of one set, noise included."""
     assert operator.encoded
     keep = one.mask[0]

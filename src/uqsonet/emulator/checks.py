@@ -5,28 +5,29 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from uqsonet.emulator.field_law import IMPROBABLE, SETS
-from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import is_frame, real_numbers
-from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.laws.base import InputLaw, NormalLaw
 from uqsonet.sensors.sensors import Sensors, require_readable, require_readings
 
-MIN_LEVEL = 0.02  # least noise in the test for improbable sensors, as a share of the field's std
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
+
 MAX_SENSORS = 20_000  # sensors in one set: memory grows with its square
 MAX_ENTRIES = 1 << 24  # covariances between sensors that are tested at a time
 FAR_SPACINGS = 3.0  # distance to the nearest point beyond which a warning is given, in typical ones
 SAME_VALUE = 1e-6  # exact sensors at one place may differ by this fraction of their values
 
 
-def check(operator: NamedOperator, sets: Sensors, stacklevel: int, gaussian: bool = True) -> None:
+def check(operator: Emulator, sets: Sensors, stacklevel: int, gaussian: bool = True) -> None:
     """Refuse sensors that no law can be conditioned on, and warn of unusual ones.
 
     That values are improbable is said only where their noise is `gaussian`.
@@ -39,7 +40,7 @@ def check(operator: NamedOperator, sets: Sensors, stacklevel: int, gaussian: boo
         warnings.warn(text, ObservationWarning, stacklevel=stacklevel + 1)
 
 
-def require_usable(operator: NamedOperator, sets: Sensors) -> None:
+def require_usable(operator: Emulator, sets: Sensors) -> None:
     """Refuse sensors that no law can be conditioned on."""
     used = sets.mask
     if used.shape[1] > MAX_SENSORS:
@@ -76,7 +77,7 @@ def _require_consistent(x: Tensor, values: Tensor, exact: Tensor, one: Field) ->
             )
 
 
-def _range_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
+def _range_doubts(operator: Emulator, sets: Sensors) -> list[str]:
     """Return in words which values and places are unlike those of training."""
     doubts = []
     for number, one in enumerate(operator.named_fields):
@@ -107,75 +108,44 @@ def _range_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
     return doubts
 
 
-def _law_doubts(operator: NamedOperator, sets: Sensors) -> list[str]:
+def _law_doubts(operator: Emulator, sets: Sensors) -> list[str]:
     """Return a doubt if sensors of inputs do not fit the law of the input."""
     if operator.reads_outputs(sets):
         used = sets.mask & (sets.field < len(operator.inputs))
         sets = replace(sets, mask=used, field=sets.field * used).each(lambda t: t[:, used.any(0)])
-    law: Any = getattr(operator.operator, "law", None)
-    count, distance = sets.mask.sum(1), None if law is not None else _distances(operator, sets)
-    if distance is None:
-        p = _tails(operator, sets)
-    else:
-        p = torch.special.gammaincc(count / 2, distance / 2)
-    if p is None or not len(p):
+    p = _tails(operator, sets)
+    if p is None:
         return []
     row = int(p.argmin())
-    if float(p[row]) > IMPROBABLE / len(p) or int(count[row]) == 0:
+    if float(p[row]) > IMPROBABLE / len(p) or not bool(sets.mask[row].any()):
         return []
-    which = f"the sensors{sets.named(row)} are improbable under the model"
-    if law is not None:
-        return [
-            f"{which}'s law of the input ({law.name!r}): values as far from it have probability "
-            f"{float(p[row]):.1g}. The band may be wrong here"
-        ]
-    assert distance is not None  # of a Gaussian law
+    law: InputLaw = operator.operator.law or NormalLaw()
     text = (
-        f"{which}: squared distance {float(distance[row]):.3g} from its mean where about "
-        f"{int(count[row])} is expected (probability {float(p[row]):.1g})"
+        f"the sensors{sets.named(row)} are improbable under the model's law of the input "
+        f"({law.name!r}): values as far from it have probability {float(p[row]):.1g}"
     )
     if operator.calibration is not None:
         from uqsonet.emulator.calibration import observed
 
-        runs = observed(operator, operator.calibration, sets[row : row + 1])
-        among = _distances(operator, runs)
+        among = _tails(operator, observed(operator, operator.calibration, sets[row : row + 1]))
         assert among is not None
-        if bool((among >= distance[row]).any()):
-            return []  # a law that is not Gaussian has such sensors among its own runs
+        if bool((among <= p[row]).any()):
+            return []  # a law that is not quite right has such sensors among its own runs
         text += f"; none of {len(among)} calibration runs is as far"
     return [text + ". The band may be wrong here"]
 
 
-def _tails(operator: NamedOperator, sets: Sensors) -> Tensor | None:
+def _tails(operator: Emulator, sets: Sensors) -> Tensor | None:
     """Return the probability (B,) of values as far from a law as these; None if it has none."""
-    model: Any = operator.operator
-    if getattr(model, "law", None) is None:
+    bases, law = operator.bases, operator.operator.law or NormalLaw()
+    if bases is None or not sets.values.shape[1]:
         return None
-    step = 1 if model.law.separate else SETS
+    step = max(1, min(SETS, MAX_ENTRIES // sets.values.shape[1] ** 2))
     parts = (sets[first : first + step] for first in range(0, len(sets), step))
-    tails = [model.input_law_given(operator.encode(part)).tail for part in parts]
+    default = operator.default_noise(0)
+    encoded = (operator.encode(part) for part in parts)
+    tails = [law.tail(bases, replace(one, noise_std=one.noise(default))) for one in encoded]
     return None if any(tail is None for tail in tails) else torch.cat(tails)
-
-
-def _distances(operator: NamedOperator, sets: Sensors) -> Tensor | None:
-    """Return squared Mahalanobis distances (B,) of sensors from the law of the input."""
-    bases, size = operator.bases, sets.values.shape[1]
-    if bases is None or size == 0:
-        return None
-    least = MIN_LEVEL * bases.input_std()
-    found, step = [], max(1, min(SETS, MAX_ENTRIES // size**2))
-    for first in range(0, len(sets), step):
-        sensors = operator.encode(sets[first : first + step])
-        rows, residual = (t.cpu() for t in bases.at_sensors(sensors))
-        noise, seen = sensors.noise(operator.default_noise(0)), sensors.mask
-        level = sensor_noise(noise, float(bases.input_remainder), least).square()
-        rows = rows * seen[..., None]
-        # Directions without sensors have a residual of zero: they add nothing.
-        root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
-        residual = torch.where(seen, residual, 0.0)[..., None]
-        white = torch.linalg.solve_triangular(root, residual, upper=False)[..., 0]
-        found.append(white.square().sum(1))
-    return torch.cat(found)
 
 
 def points_of(field: Field, points: Any, what: str, each: str) -> Tensor:

@@ -15,20 +15,23 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from uqsonet.emulator.field_law import Conditioned
+from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.emulator.likelihood import NamedNoise
-from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.gauss.given import Given
 from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KEPT
 from uqsonet.operator.model import KarhunenLoeveModel
+
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
 
 SOLVE_ROUNDS = 4  # times that samples are solved
 
@@ -61,15 +64,13 @@ class Solves:
     of: int
 
 
-def corrected(
-    conditioned: Conditioned, solver: Solver, solves: int, seed: int
-) -> tuple[Conditioned, Solves]:
+def corrected(first: FieldLaw, solver: Solver, solves: int, seed: int) -> tuple[FieldLaw, Solves]:
     """Return the answer of an operator that is fitted to solves near it.
 
     It raises `ObservationError` if there are several sets, too few solves, or the solver's outputs
     do not fit.
     """
-    operator, sets = conditioned.operator, conditioned.sets
+    operator, sets = first.emulator, first.sets
     learned = operator.operator
     if not isinstance(learned, KarhunenLoeveModel):
         raise ObservationError(f"{operator.method} cannot be corrected by a solver")
@@ -79,20 +80,20 @@ def corrected(
             f"{len(sets)} sets, {solves} solves"
         )
     size, generator = solves // SOLVE_ROUNDS, torch.Generator().manual_seed(seed)
-    answer, every, sizes, moments = conditioned, [], [], []
+    answer, every, sizes, moments = first, [], [], []
     for k in range(SOLVE_ROUNDS):
         with warnings.catch_warnings():  # of answers on the way
             warnings.simplefilter("ignore", ObservationWarning)
             a, c = _samples(answer, size, generator)
             if k:
-                moments.append(answer.law(slice(0, 1), True).input.coefficient_moments())
+                moments.append(_both(answer)[0].moments())
         if len(moments) > 1:
             a = a.mean(0) + _width(*moments[-2:]) * (a - a.mean(0))
         found, left = _solved(operator, solver, a)
-        sizes.append(_effective(conditioned, a, c, found))
+        sizes.append(_effective(first, a, c, found))
         every.append((a, found))
         fitted = _fitted(replace(operator, floor=None), every, left)
-        answer = Conditioned(fitted, sets, conditioned.likelihood)
+        answer = FieldLaw(fitted, sets, first.number, first.likelihood)
     if sizes[-1] < MIN_EFFECTIVE_SHARE * size:
         warnings.warn(
             f"of the last {size} samples {sizes[-1]:.1f} are effective under the solver, so the "
@@ -103,14 +104,21 @@ def corrected(
     return answer, Solves(SOLVE_ROUNDS * size, sizes[0], sizes[-1], size)
 
 
-def _samples(answer: Conditioned, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _both(answer: FieldLaw) -> tuple[Given, Given]:
+    """Return the laws of the coefficients of input and output."""
+    joint = answer.joint(slice(0, 1))
+    assert joint.input is not None
+    return joint.input.law, joint.output.law
+
+
+def _samples(answer: FieldLaw, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return coefficients of input (n, r) and output (n, p) that belong together."""
-    joint = answer.law(slice(0, 1), True)
+    input, output = _both(answer)
     state = generator.get_state()
-    a = joint.input.coefficient_samples(size, generator)[0]
+    a = input.sample(size, generator)[0]
     again = torch.Generator()
     again.set_state(state)
-    return a.double(), joint.output.coefficient_samples(size, again)[0].double()
+    return a.double(), output.sample(size, again)[0].double()
 
 
 def _width(before: tuple[Tensor, Tensor], now: tuple[Tensor, Tensor]) -> float:
@@ -120,7 +128,7 @@ def _width(before: tuple[Tensor, Tensor], now: tuple[Tensor, Tensor]) -> float:
     return min(MAX_WIDTH, max(1.0, MOVE_WIDTH * float(moved.square().mean().sqrt())))
 
 
-def _solved(operator: NamedOperator, solver: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
+def _solved(operator: Emulator, solver: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
     """Return the solver's outputs as coefficients (n, p), and what modes leave out (n, M)."""
     model: Any = operator.operator
     bases = model.bases
@@ -141,9 +149,9 @@ def _solved(operator: NamedOperator, solver: Solver, a: Tensor) -> tuple[Tensor,
     return c / bases.output_scale.double(), centred - c @ bases.output_modes.double().T
 
 
-def _effective(answer: Conditioned, a: Tensor, c: Tensor, found: Tensor) -> float:
+def _effective(answer: FieldLaw, a: Tensor, c: Tensor, found: Tensor) -> float:
     """Return the effective number of samples when the solver's outputs replace the operator's."""
-    operator, sets = answer.operator, answer.sets.alone(0)
+    operator, sets = answer.emulator, answer.sets.alone(0)
     if not operator.reads_outputs(sets):
         return float(len(a))
     model: Any = operator.operator
@@ -162,9 +170,7 @@ def _effective(answer: Conditioned, a: Tensor, c: Tensor, found: Tensor) -> floa
     return 1 / float(torch.softmax(weight, 0).square().sum())
 
 
-def _fitted(
-    operator: NamedOperator, every: list[tuple[Tensor, Tensor]], outside: Tensor
-) -> NamedOperator:
+def _fitted(operator: Emulator, every: list[tuple[Tensor, Tensor]], outside: Tensor) -> Emulator:
     """Return the learned operator, corrected by a linear map that solves ask for.
 
     What modes leave out of the last solves (n, M) is nearly the same in all of them where the

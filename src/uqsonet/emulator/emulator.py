@@ -9,36 +9,58 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
-from uqsonet.emulator.field_law import Conditioned
-from uqsonet.emulator.named_operator import NamedOperator, Operator
+from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError, removed
+from uqsonet.fields.field import Field, part_columns, part_locations
+from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.calibration import ConformalFactors
+    from uqsonet.emulator.calibration import Calibration, ConformalFactors
+    from uqsonet.emulator.likelihood import Likelihoods
     from uqsonet.emulator.place import Placement
     from uqsonet.fitting.validate import Report
+    from uqsonet.gauss.posterior import Joint
+    from uqsonet.laws.bases import KarhunenLoeveBases
+    from uqsonet.operator.base import Conditioned
+    from uqsonet.operator.baselines import Floor
     from uqsonet.runs.runs import Runs
 
 
 @dataclass(frozen=True)
-class Emulator(NamedOperator):
+class Emulator:
     """An operator that has been learned, ready for sensors.
+
+    It takes sensors as users state them. Fields are numbered as sensors number them: inputs first,
+    then outputs.
 
     Attributes
     ----------
-    operator, inputs, outputs, encoded, noise_std, remainder, calibration, floor
-        Those of `NamedOperator`.
+    operator : OperatorModel or a baseline
+        It works in the coordinates that it was trained in.
+    inputs, outputs : list of Field
+    encoded : bool
+        The operator works on fields that `Field.encode` has transformed and scaled. False for the
+        paper's operators, which transform by themselves.
+    noise_std : float, or None
+        Noise of sensors of inputs that state none; None leaves it to the operator.
+    remainder : Tensor, shape (n,), or None
+        Std of what the operator's output modes leave out, at the output's points.
+    calibration : Calibration, or None
+        Runs that nothing was fitted to.
+    floor : Floor, or None
+        What answers which number of sensors, where that is not always the operator.
     card : dict
         What it was made from, how, how good it is, and its limits.
     unexplained : Tensor, shape (p, p), or None
@@ -46,11 +68,19 @@ class Emulator(NamedOperator):
         compare with (`uqsonet.operator.baselines.Cokriging.on`).
     """
 
+    operator: Conditioned
+    inputs: list[Field]
+    outputs: list[Field]
+    encoded: bool = True
+    noise_std: float | None = 0.0
+    remainder: Tensor | None = None
+    calibration: Calibration | None = None
+    floor: Floor | None = None
     card: dict[str, Any] = field(default_factory=dict)
     unexplained: Tensor | None = None
 
     @classmethod
-    def around(cls, operator: Operator, card: Mapping[str, Any] | None = None) -> Emulator:
+    def around(cls, operator: Conditioned, card: Mapping[str, Any] | None = None) -> Emulator:
         """Return an operator of the paper, or any `OperatorModel`, as an emulator."""
         inputs, outputs = [operator.fields.input], [operator.fields.output]
         return cls(operator, inputs, outputs, encoded=False, noise_std=None, card=dict(card or {}))
@@ -122,19 +152,18 @@ class Emulator(NamedOperator):
         self, sets: Sensors, number: int | None = None, likelihood: object = None
     ) -> FieldPosterior:
         """Return the law given sensors that have been read and checked; of one field by number."""
-        operator, factors = self._answering
-        return FieldPosterior(Conditioned(operator, sets, likelihood), factors, number)
+        known = len(self.inputs) if number is None else number
+        chosen = number is not None or len(self.outputs) == 1
+        return FieldPosterior(FieldLaw(self, sets, known, likelihood), chosen)
 
     @cached_property
-    def _answering(self) -> tuple[NamedOperator, ConformalFactors | None]:
-        """What answers hold of this emulator: all that works out laws and bands."""
-        parts = {one.name: getattr(self, one.name) for one in fields(NamedOperator)}
-        operator = NamedOperator(**parts)
+    def factors(self) -> ConformalFactors | None:
+        """Conformal factors of bands, where there are calibration runs."""
         if self.calibration is None:
-            return operator, None
+            return None
         from uqsonet.emulator.calibration import ConformalFactors
 
-        return operator, ConformalFactors(operator)
+        return ConformalFactors(self)
 
     @removed(pairs="the card has the scores of regression on the runs of `fit`")
     def validate(
@@ -227,7 +256,95 @@ class Emulator(NamedOperator):
         search = Search(self, candidates, field, given, noise_std, target)
         return search.placement(n, search.site(distance, cost, budget))
 
-    def with_operator(self, operator: Operator) -> Emulator:
+    @property
+    def answering(self) -> Conditioned | Floor:
+        """What answers: the operator, or one of several."""
+        return self.floor or self.operator
+
+    @property
+    def fields(self) -> OperatorFields:
+        """Input and output as the operator has them."""
+        return self.operator.fields
+
+    @property
+    def named_fields(self) -> list[Field]:
+        """The input fields, then the output fields."""
+        return self.inputs + self.outputs
+
+    @property
+    def method(self) -> str:
+        """Name of the operator's method, for messages."""
+        return self.operator.method
+
+    @property
+    def bases(self) -> KarhunenLoeveBases | None:
+        """Bases of both sides, where the operator has them."""
+        return getattr(self.operator, "bases", None)
+
+    def default_noise(self, number: int) -> float:
+        """Return the noise of sensors of a field that state none: those of outputs are exact."""
+        if number >= len(self.inputs):
+            return 0.0
+        return float(self.operator.noise_std if self.noise_std is None else self.noise_std)
+
+    def locations(self, number: int, x: Tensor) -> Tensor:
+        """Return points (M, d) of a field as the operator has them."""
+        if number < len(self.inputs):
+            return part_locations(number, x, self.fields.input.grid)
+        return part_locations(number - len(self.inputs), x, self.fields.output.grid)
+
+    def remainder_at(self, number: int, x: Tensor) -> Tensor | None:
+        """Return the std (M,) of what the modes leave out of a field at points (M, d)."""
+        one = self.named_fields[number]
+        if number < len(self.inputs):
+            assert self.bases is not None
+            return float(self.bases.input_remainder) * one.scale * torch.ones_like(x[:, 0])
+        if self.remainder is None:
+            return None
+        left = self.remainder[part_columns(self.outputs, number - len(self.inputs))].double()
+        return one.domain.interpolate(left[:, None], x)[:, 0].abs() * one.scale
+
+    def reads_outputs(self, sets: Sensors) -> bool:
+        """Whether some of the sensors are of output fields."""
+        return bool((sets.mask & (sets.field >= len(self.inputs))).any())
+
+    def joint(self, sets: Sensors, likelihood: Likelihoods | None = None) -> Joint:
+        """Return the law of both sides given sensors of either.
+
+        It raises `ObservationError` if the operator takes no sensors of its output, or no
+        likelihood.
+        """
+        seen = self.encode(sets)
+        read = self.encode(sets, outputs=True) if self.reads_outputs(sets) else None
+        if likelihood is None:
+            return self.answering.condition_on(seen, read)
+        from uqsonet.emulator.likelihood import NamedNoise
+
+        noise = [NamedNoise.of(self, sets.alone(row), likelihood) for row in range(len(sets))]
+        return self.operator.condition_on(seen, read, noise)
+
+    def encode(self, sets: Sensors, outputs: bool = False) -> Sensors:
+        """Return the sensors of one side as the operator takes them."""
+        fields, first = (self.outputs, len(self.inputs)) if outputs else (self.inputs, 0)
+        number = sets.field - first
+        used = sets.mask & (number >= 0) & (number < len(fields))
+        if outputs or self.reads_outputs(sets):
+            keep = used.any(0)  # the rest are sensors of the other side in every set
+            sets, number, used = sets.each(lambda t: t[:, keep]), number[:, keep], used[:, keep]
+        values, noise = torch.ones_like(sets.values), sets.noise_std
+        if self.encoded:
+            scale = torch.tensor([f.scale for f in fields], dtype=torch.float64)
+            noise = noise.nan_to_num(nan=self.default_noise(first))
+            noise = noise / scale[number.clamp(0, len(fields) - 1)]
+        for k, one in enumerate(fields):
+            here = (number == k) & used
+            values[here] = one.encode(sets.values[here]) if self.encoded else sets.values[here]
+        domain = self.fields.output.domain if outputs else self.fields.input.domain
+        x = part_locations(number, sets.locations, domain)
+        x = x * used.view(*used.shape, *[1] * (x.ndim - 2))
+        return replace(sets, locations=x, values=values, mask=used, noise_std=noise, field=number)
+
+    def with_operator(self, operator: Conditioned) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
         return replace(self, operator=operator, remainder=None, unexplained=None, floor=None)
 

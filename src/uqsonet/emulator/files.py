@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.named_operator import Calibration, NamedOperator
+from uqsonet.emulator.calibration import Calibration
 from uqsonet.errors import DataError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import require_noise
@@ -19,6 +19,7 @@ from uqsonet.files import readable
 from uqsonet.operator.file import write_weights
 
 if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
     from uqsonet.operator.baselines import Floor
 
 CALIBRATION = ("inputs", "outputs", "columns")  # tensors of the calibration runs in a file
@@ -26,7 +27,7 @@ PAIR_ARRAYS = ("inputs", "outputs", "a", "c")  # of training pairs: functions, c
 
 
 def save_model(
-    emulator: NamedOperator, card: Mapping[str, Any], unexplained: Tensor | None, path: Path
+    emulator: Emulator, card: Mapping[str, Any], unexplained: Tensor | None, path: Path
 ) -> None:
     """Write a fitted model to a file that `uqsonet.load` reads.
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.errors import ObservationError
-from uqsonet.operator.any_noise import condition_any_noise
-from uqsonet.operator.joint import JointPosterior, together
-from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.sensors import Sensors, field_number
+
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,10 @@ def _likelihood_of(stated: object) -> Likelihood | None:
     return stated
 
 
-def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Likelihoods | None:
+def likelihoods_of(operator: Emulator, sets: Sensors, stated: object) -> Likelihoods | None:
     """Return the laws of noise that a user stated, None where all are Gaussian.
 
-    It raises `ObservationError` if a law or field is unknown, a sensor has no noise, or the model
-    cannot use a likelihood.
+    It raises `ObservationError` if a law or field is unknown, or a sensor has no noise.
     """
     fields = operator.named_fields
     laws: Likelihoods | None
@@ -84,12 +82,6 @@ def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Li
         laws = _likelihood_of(stated)
     if laws is None:
         return None
-    model = operator.operator
-    if not isinstance(model, KarhunenLoeveModel) or model.condition_both is None:
-        raise ObservationError(
-            f"{operator.method} knows no law of its input, so it takes no likelihood; the "
-            "Karhunen-Loeve model does"
-        )
     for number, one in enumerate(fields):
         level = sets.noise_std[sets.mask & (sets.field == number)]
         if bool((level.nan_to_num(nan=operator.default_noise(number)) <= 0).any()):
@@ -99,29 +91,18 @@ def likelihoods_of(operator: NamedOperator, sets: Sensors, stated: object) -> Li
     return laws
 
 
-def law_by_likelihood(operator: NamedOperator, sets: Sensors, laws: Any) -> JointPosterior:
-    """Return the law of both sides given sensors whose noise is not Gaussian."""
-    found = []
-    for row in range(len(sets)):
-        one = sets.alone(row)
-        seen, read = operator.encode(one), operator.encode(one, outputs=True)
-        noise = NamedNoise.of(operator, one, laws)
-        found.append(condition_any_noise(operator.operator, seen, read, noise))
-    return together(found, sets.single)
-
-
 @dataclass(frozen=True)
 class NamedNoise:
-    """The noise of one set of sensors (`uqsonet.operator.any_noise.ReadingNoise`)."""
+    """The noise of one set of sensors (`uqsonet.operator.joint.ReadingNoise`)."""
 
-    operator: NamedOperator
+    operator: Emulator
     sensors: Sensors  # one set as users have it
     laws: Likelihoods
     place: Tensor  # (m,), place of each sensor among those of inputs, then those of outputs
     levels: Tensor  # (m,), stated noise as the model has it
 
     @classmethod
-    def of(cls, operator: NamedOperator, one: Sensors, laws: Likelihoods) -> NamedNoise:
+    def of(cls, operator: Emulator, one: Sensors, laws: Likelihoods) -> NamedNoise:
         """Return the noise of one set without padding."""
         of_output = one.field[0] >= len(operator.inputs)
         place = of_output.long().argsort(stable=True).argsort()

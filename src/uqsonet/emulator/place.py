@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,19 +22,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from uqsonet.emulator.checks import check, points_of
-from uqsonet.emulator.named_operator import NamedOperator
 from uqsonet.emulator.site import Site, periods_of
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.gauss.posterior import MOMENT_SEED, moments_of, spread
+from uqsonet.gauss.given import spread
 from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
-from uqsonet.operator.joint import JointPosterior
-from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors, field_number, sensors_at
 
-JOINT_SAMPLES = 4096  # joint samples behind a covariance that has no closed form
+if TYPE_CHECKING:
+    from uqsonet.emulator.emulator import Emulator
+
 SAME_REDUCTION = 1e-9  # reductions that differ by this share are equal: the first place is taken
 
 
@@ -106,7 +105,7 @@ class Search:
     """
 
     def __init__(
-        self, emulator: NamedOperator, candidates: object = None, field: str | None = None,
+        self, emulator: Emulator, candidates: object = None, field: str | None = None,
         given: object = None, noise_std: object = None, target: object = None,
     ) -> None:  # fmt: skip
         self._emulator, self._fields = emulator, emulator.named_fields
@@ -240,7 +239,7 @@ class Search:
         return [self._fields[k].name for k in numbers]
 
 
-def _rows(emulator: NamedOperator, sets: Sensors) -> tuple[Tensor, Tensor]:
+def _rows(emulator: Emulator, sets: Sensors) -> tuple[Tensor, Tensor]:
     """Return rows (m, k) of one set's sensors on ``(a, c)``, and the variance (m,) of their noise.
 
     Sensors of inputs come first; units are the operator's.
@@ -250,72 +249,33 @@ def _rows(emulator: NamedOperator, sets: Sensors) -> tuple[Tensor, Tensor]:
     sets = sets.alone(0)
     seen, read = emulator.encode(sets), emulator.encode(sets, outputs=True)
     a, c = bases.at_sensors(seen)[0][0], bases.output_at(read)[1][0]
-    error = operator.output_error() if isinstance(operator, KarhunenLoeveModel) else 0.0
     rounding = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
     left, own = (bases.input_remainder, rounding_noise(bases)), emulator.default_noise(0)
     of_inputs = sensor_noise(seen.noise(own), *left, norm=seen.norm(2))[0]
-    of_outputs = sensor_noise(read.noise(), error, rounding, norm=read.norm(1))[0]
+    of_outputs = sensor_noise(read.noise(), operator.output_error(), rounding, norm=read.norm(1))[0]
     rows = torch.cat([pad(a, [0, c.shape[1]]), pad(c, [a.shape[1], 0])])
     return rows, torch.cat([of_inputs, of_outputs]).square()
 
 
-def _joint_covariance(
-    emulator: NamedOperator, sets: Sensors, valued: bool
-) -> tuple[Tensor, Sensors]:
+def _joint_covariance(emulator: Emulator, sets: Sensors, valued: bool) -> tuple[Tensor, Sensors]:
     """Return the covariance (k, k) of ``(a, c)``, and the sensors that it does not know of."""
-    operator: Any = emulator.operator
-    if emulator.floor is not None and valued:
-        side = "outputs" if emulator.reads_outputs(sets) else "inputs"
-        operator = emulator.floor.answers(side, int(sets.counts[0]))
-    if operator is emulator.operator:
-        emulator = replace(emulator, floor=None)
-    model = operator if isinstance(operator, KarhunenLoeveModel) else None
-    closed = model is not None and model.network is None and model.law is None
-    if not valued and not closed:
+    if not valued and not emulator.operator.closed:
         raise ObservationError(
             "given: places without values are enough only for a linear branch and the gaussian "
             "law; this model's answer depends on what the sensors read: give (locations, values)"
         )
-    known = sets
-    if closed:  # readings of the output are then taken in by steps of rank one
-        known = replace(sets, mask=sets.mask & (sets.field < len(emulator.inputs)) & valued)
-    joint = emulator.joint_law(known)
-    (_, of_a), (_, of_c) = (side.coefficient_moments() for side in (joint.input, joint.output))
-    cross = _cross_covariance(model, joint, of_a[0], emulator.reads_outputs(known))
+    joint = emulator.joint(replace(sets, mask=sets.mask & valued))
+    if joint.input is None:
+        raise ObservationError(
+            f"{emulator.method} has no law of its input, so it places no sensors"
+        )
+    (_, of_a), (_, of_c) = (side.law.moments() for side in (joint.input, joint.output))
+    cross = joint.output.law.cross(joint.input.law)
     whole = torch.cat([torch.cat([of_a[0], cross], 1), torch.cat([cross.T, of_c[0]], 1)])
-    return whole, replace(sets, mask=sets.mask & ~known.mask)
+    return whole, replace(sets, mask=sets.mask & (not valued))
 
 
-def _cross_covariance(
-    model: KarhunenLoeveModel | None, joint: JointPosterior, of_a: Tensor, outputs_read: bool
-) -> Tensor:
-    """Return the covariance (r, p) of a and c, of which that of a is known.
-
-    It is exact for a linear branch. Else it comes from samples, as far as no weight tells it.
-    """
-    weight = None
-    if model is not None:
-        # Readings of the output tell of the rest e, too, which is then no longer independent of a.
-        rest = model.fields.random_operator or model.config.held_out_residuals
-        weight = None if rest and outputs_read else model.straight()[0]
-        if weight is not None and model.network is None:
-            return of_a @ weight.T
-    a, c = (
-        side.coefficient_samples(JOINT_SAMPLES, torch.Generator().manual_seed(MOMENT_SEED))
-        for side in (joint.input, joint.output)
-    )
-    if model is not None and weight is not None:  # the rest e is independent of a
-        with torch.no_grad():
-            c = model.branch(a.to(model.bases.linear_weight)).cpu()
-    r = len(of_a)
-    sampled = moments_of(torch.cat([a.double(), c.double()], -1))[1][0]
-    cross = sampled[:r, r:]
-    if weight is None:
-        return cross
-    return cross + (of_a - sampled[:r, :r]) @ weight.T  # the linear part is known
-
-
-def _known(emulator: NamedOperator, given: object) -> tuple[Sensors, bool]:
+def _known(emulator: Emulator, given: object) -> tuple[Sensors, bool]:
     """Return the sensors that are there already, and whether their values are known."""
     fields, inputs = emulator.named_fields, len(emulator.inputs)
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {None: given}
@@ -336,7 +296,7 @@ def _known(emulator: NamedOperator, given: object) -> tuple[Sensors, bool]:
 Groups = list[tuple[int, Tensor]]  # numbers of fields of sensors, and points (m, d) there
 
 
-def _candidates(emulator: NamedOperator, candidates: object, name: str | None) -> Groups:
+def _candidates(emulator: Emulator, candidates: object, name: str | None) -> Groups:
     """Return candidates by field; by default the points of the inputs."""
     fields = emulator.named_fields
     if isinstance(candidates, Mapping) and not hasattr(candidates, "to_dataframe"):
@@ -351,7 +311,7 @@ def _candidates(emulator: NamedOperator, candidates: object, name: str | None) -
     return _points(emulator, named, "candidates")
 
 
-def _points(emulator: NamedOperator, named: Mapping[Any, object], what: str) -> Groups:
+def _points(emulator: Emulator, named: Mapping[Any, object], what: str) -> Groups:
     """Return points by field, checked; without a name they are of the only input."""
     fields, groups = emulator.named_fields, []
     for name, points in named.items():
@@ -367,7 +327,7 @@ def _points(emulator: NamedOperator, named: Mapping[Any, object], what: str) -> 
     return groups
 
 
-def _wanted(emulator: NamedOperator, target: object) -> tuple[int, Tensor | None]:
+def _wanted(emulator: Emulator, target: object) -> tuple[int, Tensor | None]:
     """Return the target's field, and the weights (M,) on its points if it is a functional."""
     fields = emulator.named_fields
     name, weights = target if isinstance(target, str) else None, None
@@ -394,7 +354,7 @@ def _wanted(emulator: NamedOperator, target: object) -> tuple[int, Tensor | None
 
 
 def _of_each(
-    emulator: NamedOperator, groups: Groups, values: object, what: str,
+    emulator: Emulator, groups: Groups, values: object, what: str,
     default: Callable[[int], float] | None,
 ) -> list[Tensor]:  # fmt: skip
     """Return a number for each candidate of each group, stated for all, by field or one by one."""

@@ -164,7 +164,7 @@ def _scores(parts: Parts, number: int) -> Scores:
     scores = _of_side(data, "inputs", data.plan, held, named)
     if [one.name for one in data.inputs] == [one.name for one in data.outputs]:
         return scores
-    if model.law is not None and model.law.separate:
+    if model.law.separate:
         LOG.info("sensors of outputs: not compared, the law %s is slow for them", model.law.name)
         return scores
     if model.network is not None:
@@ -174,8 +174,8 @@ def _scores(parts: Parts, number: int) -> Scores:
     thirds = np.array_split(held, LAYOUTS) if len(parts) == 1 else [held]
     for third, rows in enumerate(thirds):
         layouts = slice(third, third + 1) if len(thirds) > 1 else slice(None)
-        answers = partial(_without(parts, number, rows).condition_both, size=COMPARED_SAMPLES)
-        own = named | {"uqsonet": SimpleNamespace(condition_both=answers)}
+        answers = partial(_without(parts, number, rows).condition_on, size=COMPARED_SAMPLES)
+        own = named | {"uqsonet": SimpleNamespace(condition_on=answers)}
         folds.append(_of_side(data, "outputs", plan, rows, own, layouts))
     for key, by_name in folds[0].items():
         scores[key] = {name: torch.cat([one[key][name] for one in folds], 1) for name in by_name}

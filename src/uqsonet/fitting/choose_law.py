@@ -26,9 +26,10 @@ from uqsonet.fitting.held_out import LEVELS, HeldOut, preferable, taken
 from uqsonet.gauss.blocks import projected
 from uqsonet.gauss.seeds import numpy_generator, torch_generator
 from uqsonet.laws import GONE, NAMES, law_class
-from uqsonet.laws.base import InputLaw, classes_of
+from uqsonet.laws.base import InputLaw, NormalLaw, classes_of
 from uqsonet.laws.bases import BASIS_POINTS, InputSample
 from uqsonet.runs.runs import distance_from_gaussian
+from uqsonet.sensors.sensors import no_sensors
 
 if TYPE_CHECKING:
     from uqsonet.operator.model import KarhunenLoeveModel
@@ -188,7 +189,7 @@ def law_scores(
 
     They are of the first `size` held-out pairs, or of all.
     """
-    before, model.law = model.law, law
+    before, model.law = model.law, law or NormalLaw()
     try:
         rows = []
         for count in held_out.sensors:
@@ -236,10 +237,8 @@ def _outside(
     """
     if law is not None and law.whole:
         return 0.0
-    before, model.law = model.law, law
-    no_sensors = torch.zeros(1, 0, model.fields.input.grid.dim), torch.zeros(1, 0)
-    prior = model.input_posterior(*no_sensors)
-    model.law = before
+    prior = (law or NormalLaw()).condition(model.bases, no_sensors([model.fields.input]))
+    assert prior is not None
     a = prior.sample(RANGE_DRAWS, torch_generator(seed, "law", "outside"))[0]
     low, high = float(sample.fields.amin()), float(sample.fields.amax())
     slack, inside = 1e-3 * (high - low), torch.ones(len(a), dtype=torch.bool)

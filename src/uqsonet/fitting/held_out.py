@@ -19,14 +19,15 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.fields.numbers import without_mask
+from uqsonet.gauss.given import spread
 from uqsonet.gauss.metrics import ascending, coverage, crps, gaussian_crps
-from uqsonet.gauss.posterior import Posterior, spread
+from uqsonet.gauss.posterior import Posterior
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.named_operator import Operator
     from uqsonet.fields.field import Field
+    from uqsonet.operator.base import Conditioned as Operator
     from uqsonet.runs.functions import Functions
 
 QUANTILES = 64  # number of quantiles behind the CRPS of an output under a transform
@@ -186,10 +187,10 @@ class HeldOut:
             if size is not None and int(rows[-1]) >= size:
                 return
             if self.of_output:
-                joint = model.condition_both(sensors.each(lambda t: t[:, :0]), sensors)
+                joint = model.condition_on(sensors.each(lambda t: t[:, :0]), sensors)
                 yield rows, [joint.output, joint.input]
             else:
-                yield rows, [model.condition_on(sensors)]
+                yield rows, [model.condition_on(sensors).output]
 
     def usual(self) -> list[float]:
         """Return about the CRPS that the mean of the runs has, for each field."""
@@ -211,7 +212,7 @@ class HeldOut:
             found = torch.empty(len(laws), 1 + len(LEVELS), len(rows), dtype=torch.float64)
             for k, (law, (offset, modes)) in enumerate(zip(laws, bases, strict=True)):
                 truth = self.truths[k][1][rows]
-                for row, c in enumerate(law.coefficient_samples(draws, generator)):
+                for row, c in enumerate(law.law.sample(draws, generator)):
                     ordered = ascending(offset + c.double() @ modes.T)
                     found[k, 0, row] = crps(ordered, truth[row]) * usual[0] / usual[k]
                     spans = ordered[:, -1] - ordered[:, 0]
@@ -229,7 +230,7 @@ class HeldOut:
             parts = []
             for some, (answer,) in self.answers(model, count):
                 offset, modes = basis = basis or answer.basis(points)
-                mean, covariance = answer.coefficient_moments(MOMENT_DRAWS)
+                mean, covariance = answer.law.moments(MOMENT_DRAWS)
                 std = spread(modes, covariance)
                 parts.append(self._crps(truth[some], offset + mean @ modes.T, std).mean(1))
             rows.append(torch.cat(parts))

@@ -309,7 +309,7 @@ def _scored(
     found: defaultdict[str, list[Any]] = defaultdict(list)
     equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
     for posterior, truths in answers:
-        bands, separate = [], posterior.law.separate
+        bands, separate = [], posterior.law.alone
         for row, (mean, samples) in enumerate(_drawn(posterior, x)):
             truth = truths[row]
             # Dry runs have no relative error.
@@ -348,7 +348,7 @@ def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]
     Laws that are sampled set by set take long: their functions are those behind their bands, and
     their mean is that of these functions.
     """
-    sets, separate = posterior.sensors, posterior.law.separate
+    sets, separate = posterior.sensors, posterior.law.alone
     some = 1 if separate else max(1, MAX_DRAWN // (SCORE_SAMPLES * len(x)))
     alike = not bool(sets.mask.any())  # without sensors all have one law
     for rows in torch.arange(len(sets)).split(len(sets) if alike else some):

@@ -29,6 +29,10 @@ class GaussianLaw:
     std_reduction: Float[Tensor, "*batch m"]
     """One minus the posterior standard deviation along each direction."""
 
+    def __getitem__(self, row: int) -> GaussianLaw:
+        """Return the law of one of the sets."""
+        return GaussianLaw(self.mean[row], self.directions[row], self.std_reduction[row])
+
     @property
     def variance_reduction(self) -> Float[Tensor, "*batch m"]:
         """One minus the posterior variance along each direction."""

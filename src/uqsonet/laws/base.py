@@ -1,31 +1,30 @@
 """The law of the input: one interface, so that the learned operator serves every law.
 
 A law knows the input field through the bases of a model: at the points of the grid it is
-``mean + factor a``, with standardised coefficients a. Given sensors it returns an `InputPosterior`,
-whose samples the branch maps to the output.
+``mean + factor a``, with standardised coefficients a. Given sensors it returns the law `Given`
+these, whose samples the branch maps to the output.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from uqsonet.gauss.gaussian import GaussianLaw
-from uqsonet.gauss.posterior import Narrowing
+from uqsonet.gauss.gaussian import condition, sensor_noise
+from uqsonet.gauss.given import ClosedForm, Given
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.sensors.sensors import Sensors
-
-MEAN_DRAWS = 2048  # samples behind a mean of coefficients that has no closed form
 
 MIN_TAIL_NOISE = 0.01
 """Minimum noise that is assumed for the probability of values that a law cannot have, as a fraction
 of the law's range or of the gap between its classes."""
+
+MIN_LEVEL = 0.02  # least noise in the probability of sensors, as a share of the field's std
 
 MAX_CLASSES = 6  # values that inputs take to count as classes
 
@@ -49,11 +48,6 @@ def farthest_tail(off: Tensor) -> Tensor:
     least = torch.special.erfc(off / math.sqrt(2)).amin()
     # The smallest of m probabilities is below p with probability 1 - (1 - p)^m.
     return -torch.expm1(len(off) * torch.log1p(-least.clamp_max(1 - 1e-15)))[None]
-
-
-def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Return standard normals, float32, where the generator is."""
-    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
 
 
 Layout = Mapping[str, tuple[str, torch.dtype]]
@@ -82,107 +76,11 @@ def require(tensors: Mapping[str, Tensor], layout: Layout, bases: KarhunenLoeveB
             raise ValueError(f"{name} is {kind} {shape}; allowed is {dtype} ({needed})")
 
 
-class InputPosterior(ABC):
-    """The law of the input's coefficients given B observation sets."""
+class Linear(NamedTuple):
+    """Linear functionals of the coefficients, ``residual = rows a + noise``, of noise one."""
 
-    @cached_property
-    def mean(self) -> Tensor:
-        """Mean (B, r) of the coefficients, float64; estimated if it has no closed form."""
-        return self.sample(MEAN_DRAWS, torch.Generator().manual_seed(0)).double().mean(1)
-
-    tail: Tensor | None = None
-    """Probability (B,), before the measurement, of values as far from the law as these; None where
-    a law has no formula for it."""
-
-    @abstractmethod
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients (B, size, r), float32; sets share random numbers.
-
-        The samples of a set are thus the same in any batch.
-        """
-
-    def even(self, size: int) -> Tensor:
-        """Return coefficients (B, size, r) spread as evenly as the law can, for averages."""
-        return self.sample(size, torch.Generator().manual_seed(0))
-
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield transformed inputs (size, n), float32, on the grid, one set after another."""
-        for a in self.sample(size, generator):
-            yield torch.addmm(bases.input_mean.float(), a, bases.input_factor.T)
-
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return mean (B, p) and covariance (B, p, p) of ``weight a`` (p, r), if in closed form."""
-        return None
-
-    def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
-        """Return samples (B, size, r) by moves from `a` (B, size, r) that leave this law as it is.
-
-        The step is from 0 (stay) to 1 (independent of `a`); a law may always take 1.
-        """
-        return self.sample(a.shape[1], generator)
-
-    latent: int = 0
-    """Number of standard normals that fields are made of (`made`); 0 where they are not."""
-
-    def made(self, z: Tensor) -> Tensor:
-        """Return transformed inputs (n, points), float32, of standard normals (n, latent)."""
-        raise NotImplementedError
-
-    has_coordinates: ClassVar[bool] = False
-    """Whether the law is Gaussian within each of some kinds."""
-
-    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
-        """Map standard normals (n, r), of kinds (n,), to coefficients (n, r) of the only set."""
-        raise NotImplementedError
-
-    def kinds(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return what kind (B, size) each of some samples is of."""
-        return torch.zeros(len(self.mean), size, dtype=torch.long)
-
-
-class ClosedForm(InputPosterior):
-    """The Gaussian law of the coefficients given sensors."""
-
-    has_coordinates = True
-
-    def __init__(self, law: GaussianLaw) -> None:
-        self.law, self.mean = law, law.mean
-        self._single = GaussianLaw(
-            law.mean.float(), law.directions.float(), law.std_reduction.float()
-        )
-
-    def narrowing(self) -> Narrowing:
-        """Return the moments of the coefficients, whose prior is standard normal."""
-        directions = self.law.variance_reduction.sqrt()[..., None] * self.law.directions
-        return Narrowing(self.mean, None, directions)
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Draw coefficients of the input (B, size, r): Algorithm 1's a = mean + root z."""
-        z = normals((1, size, self.mean.shape[1]), generator)
-        return self._single.coordinates(z.to(self._single.mean))
-
-    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
-        """Map standard normals (n, r) to coefficients, float64; there is one kind."""
-        return self.law.coordinates(z)[0]
-
-    def even(self, size: int) -> Tensor:
-        """Return coefficients from quasi-random normals, the same for every set."""
-        from uqsonet.gauss.posterior import even_normals
-
-        z = even_normals(size, self.mean.shape[1])
-        return self._single.coordinates(z.to(self._single.mean))
-
-    def moved(self, a: Tensor, step: float, generator: torch.Generator) -> Tensor:
-        """Return samples by preconditioned Crank-Nicolson moves."""
-        mean, z = self._single.mean[:, None, :], normals((1, *a.shape[1:]), generator).to(a)
-        return mean + (1 - step**2) ** 0.5 * (a - mean) + step * self._single.spread(z)
-
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""
-        root = self.law.spread(weight)
-        return self.mean @ weight.T, root @ root.transpose(-1, -2)
+    rows: Tensor  # (B, k, r), float64
+    residual: Tensor  # (B, k), float64
 
 
 class InputLaw(ABC):
@@ -196,16 +94,15 @@ class InputLaw(ABC):
     misfit: ClassVar[str] = "it has no answer to a held-out pair"
     """Why inputs may have no such law."""
 
+    reads_functionals: ClassVar[bool] = True
+    """Sensors may read weighted sums of values."""
+
     separate: ClassVar[bool] = False
-    """How many random numbers a sample takes depends on the sensors, so that it is conditioned on
-    one set at a time. With sensors of the output this takes so long that `fit` compares nothing."""
+    """With sensors of the output an answer takes so long that `fit` compares nothing."""
 
     whole: ClassVar[bool] = False
     """Samples are fields beyond what the modes hold: answers about the input take them as they are
-    (`InputPosterior.fields`), classes with their jumps and values within their range."""
-
-    made: bool = False
-    """Fields are made of standard normals (`InputPosterior.made`)."""
+    (`Given.functions`), classes with their jumps and values within their range."""
 
     ends: Tensor | None = None
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
@@ -216,7 +113,9 @@ class InputLaw(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+    def condition(
+        self, bases: KarhunenLoeveBases, sensors: Sensors, also: Linear | None = None
+    ) -> Given | None:
         """Return the law of the coefficients given sensors.
 
         Parameters
@@ -224,19 +123,15 @@ class InputLaw(ABC):
         bases : KarhunenLoeveBases
             Bases of the model that the law belongs to.
         sensors : Sensors
-            Their noise is stated for each of them.
+            Their noise is stated for each of them. What the law leaves out is added to it.
+        also : Linear, optional
+            Further readings. A law that has no closed form for them returns None.
         """
 
-    def condition_linear(
-        self, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor, direct: int
-    ) -> InputPosterior | None:
-        """Return the law given linear functionals of the coefficients; None if not in closed form.
-
-        Readings `residual` (B, m) are ``rows a + noise`` where there is one (`mask`), float64, with
-        rows (B, m, r) and positive noise. The first `direct` of them are values of the field
-        itself, less its mean: what the modes leave out is added to their noise.
-        """
-        return None
+    def tail(self, bases: KarhunenLoeveBases, sensors: Sensors) -> Tensor | None:
+        """Return the probability (B,) of values as far from the law as these; None if unknown."""
+        given = self.condition(bases, sensors)
+        return None if given is None else given.tail
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what the law is made of, to be stored."""
@@ -246,3 +141,52 @@ class InputLaw(ABC):
     def of(cls, tensors: dict[str, Tensor], bases: KarhunenLoeveBases) -> Self:
         """Return the law that `tensors` were taken of; ValueError if there is no such law."""
         raise NotImplementedError
+
+
+class NormalLaw(InputLaw):
+    """The Gaussian law: standard normal coefficients, in closed form."""
+
+    name = "gaussian"
+
+    @classmethod
+    def fit(cls, sample: InputSample, seed: int) -> Self:
+        """Return the law: the modes hold all that it knows of the inputs."""
+        return cls()
+
+    def condition(
+        self, bases: KarhunenLoeveBases, sensors: Sensors, also: Linear | None = None
+    ) -> Given:
+        """Return the Gaussian law of the coefficients."""
+        if also is None:
+            return ClosedForm(bases.input_law(sensors))
+        rows, residual = (found.cpu() for found in bases.at_sensors(sensors))
+        level = sensor_noise(sensors.noise(), float(bases.input_remainder), norm=sensors.norm(2))
+        return ClosedForm(condition(*with_also(rows, residual, level, sensors.mask, also)))
+
+    def tail(self, bases: KarhunenLoeveBases, sensors: Sensors) -> Tensor:
+        """Return the probability (B,) of a squared distance from the mean as large as theirs."""
+        rows, residual = (found.cpu() for found in bases.at_sensors(sensors))
+        used, least = sensors.mask, MIN_LEVEL * bases.input_std()
+        level = sensor_noise(sensors.noise(), float(bases.input_remainder), least).square()
+        rows, residual = rows * used[..., None], torch.where(used, residual, 0.0)[..., None]
+        # Directions without sensors have a residual of zero: they add nothing.
+        root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
+        white = torch.linalg.solve_triangular(root, residual, upper=False)[..., 0]
+        count = used.sum(1)
+        p = torch.special.gammaincc(count / 2, white.square().sum(1) / 2)
+        return torch.where(count > 0, p, 1.0)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return nothing."""
+        return {}
+
+
+def with_also(
+    rows: Tensor, residual: Tensor, level: Tensor, mask: Tensor, also: Linear | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return rows (B, m, r), readings, noise and mask (B, m) of sensors with those of `also`."""
+    if also is None:
+        return rows, residual, level, mask
+    one = torch.ones_like(also.residual)
+    rows, residual = torch.cat([rows, also.rows], 1), torch.cat([residual, also.residual], 1)
+    return rows, residual, torch.cat([level, one], 1), torch.cat([mask, one.bool()], 1)

@@ -99,7 +99,6 @@ class ClassField:
 class Classes:
     """Classes of rising values (K,), and the latent fields that decide between them."""
 
-    made = True
     layout: ClassVar = {
         "values": ("K", torch.float64),
         "thresholds": ("nT", torch.float64),

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.gauss.given import Given, Moments, normals
 from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputPosterior, normals
 
 TOGETHER = 1 << 21  # values that are worked on at a time
 NEGLIGIBLE_WEIGHT = 1e-14  # components of a smaller weight given the sensors are left out
@@ -141,10 +140,8 @@ class Seen(NamedTuple):
         return cls(some.log_weights[:, None] - density, distance, along, s, v)
 
 
-class MixturePosterior(InputPosterior):
+class MixtureGiven(Given):
     """Components given B sets of readings; what each is moved to is worked out where it counts."""
-
-    has_coordinates = True
 
     def __init__(self, blocks: Sequence[Components], sets: Sequence[Readings]) -> None:
         self._blocks, self._sets = blocks, sets
@@ -162,13 +159,13 @@ class MixturePosterior(InputPosterior):
             logs.append(torch.cat(evidence))
             tails.append(tail)
         joint = torch.stack(logs)  # (B, all)
+        self.normals = 1 + sets[0].rows.shape[1]
         read_any = any(len(read.noise_std) for read in sets)
         self.tail = torch.tensor(tails, dtype=torch.float64) if read_any else None
         self.weights = joint.softmax(1)
 
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        """Mean (B, r) and covariance (B, r, r) of the coefficients."""
+    def estimate(self, size: int, generator: torch.Generator | None) -> Moments:
+        """Return the exact moments; `size` and `generator` have no influence."""
         means, covariances = [], []
         for weights, read in zip(self.weights, self._sets, strict=True):
             r = read.rows.shape[1]
@@ -184,30 +181,23 @@ class MixturePosterior(InputPosterior):
             covariances.append(second - mean[:, None] * mean)
         return torch.stack(means), torch.stack(covariances)
 
-    @cached_property
-    def mean(self) -> Tensor:
-        """Mean (B, r) of the coefficients, float64."""
-        return self._moments[0]
-
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def linear_moments(self, weight: Tensor) -> Moments:
         """Return mean and covariance of ``weight a``, exactly."""
-        mean, covariance = self._moments
+        mean, covariance = self.moments()
         weight = weight.double()
         return mean @ weight.T, weight @ covariance @ weight.T
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients: a component and a scale for each draw, then a Gaussian draw."""
-        picked = self.kinds(size, generator)
-        return self._placed(normals((1, size, self._sets[0].rows.shape[1]), generator), picked)
-
-    def coordinates(self, z: Tensor, kinds: Tensor) -> Tensor:
-        """Map standard normals (n, r) to coefficients of these components, of the only set."""
-        return self._placed(z[None], kinds[None])[0]
-
-    def kinds(self, size: int, generator: torch.Generator) -> Tensor:
-        """Draw a component and a scale (B, size), as one number."""
         sets = restarted(generator, self.weights.float().split(1))
-        return torch.cat([torch.multinomial(w, size, True, generator=generator) for w in sets])
+        picked = [torch.multinomial(w, size, True, generator=generator) for w in sets]
+        return self._placed(normals((1, size, self.normals - 1), generator), torch.cat(picked))
+
+    def made(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Map standard normals (n, 1 + r): the first says which component, of the only set."""
+        below = self.weights[0].cumsum(0)
+        picked = torch.searchsorted(below, torch.special.ndtr(z[:, 0].contiguous()))
+        return self._placed(z[None, :, 1:], picked.clamp_max(len(below) - 1)[None])[0]
 
     def _placed(self, z: Tensor, picked: Tensor) -> Tensor:
         """Map standard normals (1, n, r) to coefficients (B, n, r) of components and scales."""

@@ -13,7 +13,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from uqsonet.laws.base import InputLaw, InputPosterior, require
+from uqsonet.gauss.given import Given, Separate, Whole
+from uqsonet.laws.base import InputLaw, Linear, require
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases
 from uqsonet.laws.classes import Classes
 from uqsonet.laws.margins import Margins
@@ -23,7 +24,7 @@ from uqsonet.sensors.sensors import Sensors
 SAME_POINT = 1e-6  # distance of a sensor that stands at a point, as a share of the domain
 
 
-class LatentPosterior(InputPosterior):
+class LatentGiven(Given):
     """Latent values at the sensors, and fields through them (`uqsonet.laws.truncated`)."""
 
     def __init__(self, law: LatentLaw, bases: KarhunenLoeveBases, sensors: Sensors) -> None:
@@ -37,17 +38,23 @@ class LatentPosterior(InputPosterior):
             (1 - link.variance) ** 0.5 * one.rows(field.grid, places) for one in link.latent
         ]
         self.tail = self._told.tail
-        if link.made and not len(places):
-            self.latent = sum(one.rank for one in link.latent)
+        if not len(places):
+            self._sizes = [one.rank for one in link.latent]
+            if link.variance > MIN_LATENT_VARIANCE:
+                self._sizes.append(len(self._points))
+            self.normals, self.whole_made = sum(self._sizes), self._fields_made
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return the coefficients of sampled fields."""
-        every = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
+        (fields,) = self._drawn(size, generator)
+        return self._bases.coefficients_of(fields)[None]
 
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
+    @property
+    def functions(self) -> Whole:
+        """Sampled fields."""
+        return self._drawn
+
+    def _drawn(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Yield inputs (size, n), float32."""
         told, found = self._told, []
         covariances = [rows @ rows.T + told.level.diag() for rows in self._rows]
@@ -77,11 +84,21 @@ class LatentPosterior(InputPosterior):
         left[:, nearest[here]] = off[:, here].float()
         return (1 - variance) ** 0.5 * latent + variance**0.5 * left
 
-    def made(self, z: Tensor) -> Tensor:
-        """Return fields (n, points), float32, of standard normals (n, latent)."""
-        parts = z.split([one.rank for one in self._link.latent], 1)
-        every = zip(self._link.latent, parts, strict=True)
-        return self._link.fields([one.fields(xi) for one, xi in every])
+    def made(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Return coefficients: of normals (n, `normals`) where there are no sensors."""
+        if self.whole_made is None:
+            return super().made(z, generator)
+        return self._bases.coefficients_of(self._fields_made(z))
+
+    def _fields_made(self, z: Tensor) -> Tensor:
+        """Map standard normals (n, `normals`) to fields (n, points), float32."""
+        parts, variance = z.split(self._sizes, 1), self._link.variance
+        found = [one.fields(xi) for one, xi in zip(self._link.latent, parts, strict=False)]
+        if len(parts) > len(found):  # what the latent field leaves out
+            found = [
+                (1 - variance) ** 0.5 * one + variance**0.5 * parts[-1].float() for one in found
+            ]
+        return self._link.fields(found)
 
 
 class LatentLaw(InputLaw):
@@ -92,10 +109,10 @@ class LatentLaw(InputLaw):
         "they are too few, or have only one value at some point, or have classes that no cut "
         "Gaussian field has"
     )
-    separate = whole = True
+    separate, whole, reads_functionals = True, True, False
 
     def __init__(self, link: Classes | Margins) -> None:
-        self.link, self.made, self.ends = link, link.made, link.ends
+        self.link, self.ends = link, link.ends
 
     @classmethod
     def fit(cls, sample: InputSample, seed: int) -> Self | None:
@@ -104,10 +121,13 @@ class LatentLaw(InputLaw):
         link = Classes.fit(domain, fields) or Margins.fit(domain, fields)
         return None if link is None else cls(link)
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> LatentPosterior:
-        """Return the law of the coefficients given one set of sensors (`InputLaw.condition`)."""
-        assert len(sensors) == 1  # as `separate` asks for
-        return LatentPosterior(self, bases, sensors.alone(0))
+    def condition(
+        self, bases: KarhunenLoeveBases, sensors: Sensors, also: Linear | None = None
+    ) -> Given | None:
+        """Return the law of the coefficients given each set of sensors (`InputLaw.condition`)."""
+        if also is not None:
+            return None
+        return Separate([LatentGiven(self, bases, sensors.alone(b)) for b in range(len(sensors))])
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what the link is made of."""

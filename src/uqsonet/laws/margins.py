@@ -101,7 +101,6 @@ class Maps:
 class Margins:
     """Maps at the points of the domain, and the latent field; of it the remainder is left out."""
 
-    made = False
     layout: ClassVar = {
         "knots": ("K", torch.float64),
         "quantiles": ("nK", torch.float64),

@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.gauss.given import Given
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.laws import clusters, every_run, kernels
-from uqsonet.laws.base import InputLaw, InputPosterior, Layout, require
+from uqsonet.laws.base import InputLaw, Layout, Linear, require, with_also
 from uqsonet.laws.bases import InputSample, KarhunenLoeveBases, rounding_noise
-from uqsonet.laws.components import Components, MixturePosterior, Readings, Seen
+from uqsonet.laws.components import Components, MixtureGiven, Readings, Seen
 from uqsonet.sensors.sensors import Sensors
 
 HELD_RUNS = 120  # runs whose readings give the weights, at most an eighth of all
@@ -128,21 +129,19 @@ class MixtureLaw(InputLaw):
             raise ValueError(f"log_weights and shares add up to {total:g}, not to one")
         return law
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> InputPosterior:
+    def condition(
+        self, bases: KarhunenLoeveBases, sensors: Sensors, also: Linear | None = None
+    ) -> Given:
         """Return the mixture given sensors: each component in closed form."""
-        noise = sensor_noise(sensors.noise(), rounding_noise(bases))
+        level = sensor_noise(sensors.noise(), rounding_noise(bases))
         rows, residual = (seen.cpu() for seen in bases.at_sensors(sensors))
-        return self.condition_linear(rows, residual, sensors.mask, noise, noise.shape[1])
-
-    def condition_linear(
-        self, rows: Tensor, residual: Tensor, mask: Tensor, noise_std: Tensor, direct: int
-    ) -> InputPosterior:
-        """Return the mixture given linear functionals of the coefficients."""
+        every = with_also(rows, residual, level, sensors.mask, also)
+        direct = level.shape[1]
         sets = [
             Readings(r[kept], left[None, kept], noise[kept], int(kept[:direct].sum()))
-            for r, left, noise, kept in zip(rows, residual, noise_std, mask, strict=True)
+            for r, left, noise, kept in zip(*every, strict=True)
         ]
-        return MixturePosterior(self.blocks, sets)
+        return MixtureGiven(self.blocks, sets)
 
 
 def _some(sample: InputSample, rows: Tensor) -> InputSample:
@@ -191,9 +190,7 @@ def _outside(block: Components, sample: InputSample) -> float:
     """Return the share of a block's fields that leave the range of the inputs."""
     bases, nothing = sample.bases, torch.zeros(0, dtype=torch.float64)
     unread = Readings(torch.zeros(0, len(bases.input_factor.T)).double(), nothing[None], nothing, 0)
-    drawn = MixturePosterior([block], [unread]).sample(
-        RANGE_DRAWS, torch.Generator().manual_seed(0)
-    )[0]
+    drawn = MixtureGiven([block], [unread]).sample(RANGE_DRAWS, torch.Generator().manual_seed(0))[0]
     fields = bases.input_mean.float() + drawn @ bases.input_factor.T
     low, high = sample.fields.amin(), sample.fields.amax()
     return float(((fields < low) | (fields > high)).any(1).double().mean())

@@ -16,8 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.gauss.posterior import LatentPosterior, PointPosterior, Posterior
-from uqsonet.laws.base import normals
+from uqsonet.gauss.given import Drawn, Given, Point, normals
 from uqsonet.networks.attention_networks import AttentionNetworks
 from uqsonet.networks.config import AttentionNetwork
 from uqsonet.operator.base import Batch, register
@@ -86,9 +85,9 @@ class AttentionModel(AttentionNetworks):
         terms = {"kl": per_unit.sum(), "reconstruction": error, "active_units": active}
         return terms["kl"] + error, terms
 
-    def _posterior(self, h: Tensor, single: bool) -> Posterior:
-        grid = self.fields.output.grid
-        return LatentPosterior(grid, self.basis, single, partial(self._draw, h))
+    def given(self, h: Tensor) -> Given:
+        """Return the law of ``b(h, z)`` with z ~ N(0, I)."""
+        return Drawn(partial(self._draw, h))
 
     @torch.no_grad()
     def _draw(self, h: Tensor, size: int, generator: torch.Generator) -> Tensor:
@@ -114,6 +113,6 @@ class AttentionVIDON(AttentionNetworks):
         error = self.reconstruction(self.branch(self.embed_batch(batch)), batch["u"])
         return error, {"reconstruction": error}
 
-    def _posterior(self, h: Tensor, single: bool) -> Posterior:
-        mean, grid = self.branch(h).double(), self.fields.output.grid
-        return PointPosterior(grid, self.basis, single, mean, self.method)
+    def given(self, h: Tensor) -> Given:
+        """Return the prediction."""
+        return Point(self.branch(h).double(), self.method)

@@ -27,6 +27,7 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.blocks import RowBlocks, column_moments
+from uqsonet.gauss.given import Given
 from uqsonet.gauss.posterior import Posterior
 from uqsonet.networks.config import AttentionNetwork
 from uqsonet.networks.set_embedding import SetEmbedding
@@ -205,14 +206,15 @@ class AttentionNetworks(OperatorModel):
         return (self.fields.input.transform.forward(values) - self.input_mean) / self.input_std
 
     @torch.no_grad()
-    def condition_on(self, sensors: Sensors) -> Posterior:
+    def answer(self, sensors: Sensors) -> Posterior:
         """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
         self.require_trained_noise(sensors)
-        return self._posterior(self.embed_observations(sensors), sensors.single)
+        law = self.given(self.embed_observations(sensors))
+        return Posterior(self.fields.output.grid, self.basis, sensors.single, law)
 
     @abstractmethod
-    def _posterior(self, h: Tensor, single: bool) -> Posterior:
-        """Return the law of u given h(O) (B, H q)."""
+    def given(self, h: Tensor) -> Given:
+        """Return the law of the coefficients of u given h(O) (B, H q)."""
 
     def basis(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return offset zero (M,) and the trunk with its boundary factor (M, p), float64."""

@@ -36,11 +36,12 @@ from torch import Tensor, nn
 from uqsonet.errors import ConfigError
 from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.given import Gaussian, Given
 from uqsonet.gauss.modes import empirical_modes
-from uqsonet.gauss.posterior import Posterior, even_normals
-from uqsonet.laws.base import InputLaw, InputPosterior, normals
+from uqsonet.gauss.posterior import Posterior
+from uqsonet.laws.base import InputLaw
 from uqsonet.networks.config import AttentionPriorNetwork
-from uqsonet.operator.base import Batch, register
+from uqsonet.operator.base import Batch, Conditioned, register
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.operator.perceptrons import MLP
 from uqsonet.sensors.sensors import Sensors
@@ -158,42 +159,6 @@ class ConditionalPrior(nn.Module):
         return shift, stretch
 
 
-class LearnedPosterior(InputPosterior):
-    """A Gaussian law of the coefficients, from a network.
-
-    Parameters
-    ----------
-    mean : Tensor, shape (B, r), float64
-    spread : Tensor, shape (B, r, r), float64
-        Root of the covariance, ``spread spread^T``.
-    """
-
-    def __init__(self, mean: Tensor, spread: Tensor) -> None:
-        self._mean, self._spread = mean, spread
-
-    @property
-    def mean(self) -> Tensor:  # type: ignore[override]
-        """Mean (B, r), float64."""
-        return self._mean
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients (B, size, r), float32."""
-        return self._at(normals((1, size, self._mean.shape[1]), generator))
-
-    def even(self, size: int) -> Tensor:
-        """Return coefficients from quasi-random normals, the same for every set."""
-        return self._at(even_normals(size, self._mean.shape[1]))
-
-    def _at(self, z: Tensor) -> Tensor:
-        spread = self._spread.float().mT
-        return self._mean.float()[:, None] + z.to(spread) @ spread
-
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of ``weight a``, exactly."""
-        root = weight @ self._spread
-        return self._mean @ weight.T, root @ root.mT
-
-
 @register("attention_prior")
 class AttentionPriorModel(KarhunenLoeveModel):
     """Law of the input's coefficients from a learned set embedding, then an operator on them."""
@@ -202,8 +167,6 @@ class AttentionPriorModel(KarhunenLoeveModel):
     config_type = AttentionPriorNetwork
     reads_sensors = True
     reads_functionals = False
-    condition_jointly = None  # type: ignore[assignment]  # it takes no sensors of its output
-    condition_both = None  # type: ignore[assignment]
 
     value_std: Tensor
     readings: Tensor
@@ -226,13 +189,16 @@ class AttentionPriorModel(KarhunenLoeveModel):
         for name, shape in (("readings", (n, 1)), ("shared_modes", (r, 1)), ("noise", ())):
             self.register_buffer(name, torch.zeros(shape), persistent=False)
 
+    condition_on = Conditioned.condition_on  # it takes no sensors of its output
+
     @torch.no_grad()
-    def condition_on(self, sensors: Sensors) -> Posterior:
+    def answer(self, sensors: Sensors) -> Posterior:
         """Return the law of u given sensors, at the noise of training; see `OperatorModel`."""
         self.require_trained_noise(sensors)
-        return self.output_posterior(self.input_law_given(sensors), None, sensors.single)
+        law = self.output_given(self.input_law_given(sensors), None)
+        return self.output_posterior(law, sensors.single)
 
-    def input_law_given(self, sensors: Sensors) -> InputPosterior:
+    def input_law_given(self, sensors: Sensors) -> Given:
         """Return the learned law of the coefficients given checked sensors."""
         grid, mean = self.fields.input.grid, self.bases.input_mean
         ready = sensors.to(torch.float64, mean.device)
@@ -244,7 +210,7 @@ class AttentionPriorModel(KarhunenLoeveModel):
         at = torch.linalg.solve_triangular(root, pull, upper=False)[..., 0] + shift
         one = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand_as(root)
         back = torch.linalg.solve_triangular(root.mT, one, upper=True)
-        return LearnedPosterior((back @ at[..., None])[..., 0], back * (-stretch[:, None]).exp())
+        return Gaussian((back @ at[..., None])[..., 0], back * (-stretch[:, None]).exp())
 
     def use_law(self, law: InputLaw | None) -> None:
         """Refuse: the law is what this model has learned (`OperatorModel.use_law`)."""

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.gauss.posterior import PointPosterior, Posterior
+from uqsonet.gauss.given import Point
+from uqsonet.gauss.posterior import Posterior
 from uqsonet.laws.bases import SINGLE_PRECISION, KarhunenLoeveBases
 from uqsonet.networks.config import KarhunenLoeveSetNetwork
 from uqsonet.operator.base import Batch, OperatorModel, register
@@ -43,13 +44,14 @@ class KarhunenLoeveVIDON(OperatorModel):
         self.network = correction(2 * config.input_modes, config)
 
     @torch.no_grad()
-    def condition_on(self, sensors: Sensors) -> Posterior:
+    def answer(self, sensors: Sensors) -> Posterior:
         """Return the conditional mean of u given sensors (`OperatorModel.condition`)."""
         self.require_trained_noise(sensors)
         h, single = self.embed(sensors), sensors.single
         basis = self.bases.output_basis
         coefficients = self.branch(h).double()
-        return PointPosterior(self.fields.output.grid, basis, single, coefficients, self.method)
+        law = Point(coefficients, self.method)
+        return Posterior(self.fields.output.grid, basis, single, law)
 
     def embed(self, sensors: Sensors) -> Tensor:
         """Return h(O), shape (B, 2 r): mean and variances of the input's coefficients."""

@@ -12,20 +12,19 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from uqsonet.errors import ConfigError, ObservationError
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.operator.config import NetworkConfig
 from uqsonet.sensors.sensors import Sensors, checked_sensors
 
 if TYPE_CHECKING:  # whoever uses a trained model needs no data
     from uqsonet.laws.base import InputLaw
-    from uqsonet.operator.joint import JointPosterior, Readings
     from uqsonet.runs.functions import Functions
 
 Batch = dict[str, Tensor]
@@ -39,15 +38,33 @@ def on_cpu(x: Tensor | torch.Generator) -> bool:
     return x.device.type == "cpu"
 
 
+Readings = tuple[object, object, object, object]
+"""Locations, values, mask and noise_std of sensors of one side."""
+
+
 class Conditioned(ABC):
-    """An operator that answers sensors of its input."""
+    """An operator that answers sensors of its input, and perhaps of its output."""
 
     fields: OperatorFields
+    method: str
+    reads_functionals: bool = False
+    """Whether sensors may read weighted sums of values."""
+    noise_std: float = 0.0
+    """Noise of sensors of the input that state none."""
+    law: Any = None
+    """Law of the input (`uqsonet.laws`), where there is one."""
+
+    closed: bool = False
+    """Whether covariances are in closed form, and do not depend on what sensors read."""
+
+    def output_error(self) -> float:
+        """Return the least noise that readings of the output count with."""
+        return 0.0
 
     def condition(
         self, locations: object, values: object, mask: object = None, noise_std: object = None
     ) -> Posterior:
-        """Return the law of u given sensors.
+        """Return the law of u given sensors of the input.
 
         Parameters
         ----------
@@ -69,33 +86,40 @@ class Conditioned(ABC):
         """
         return self.condition_on(
             checked_sensors(self.fields.input, locations, values, mask, noise_std)
-        )
+        ).output
 
-    @abstractmethod
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of u given sensors that have been checked, as `condition` does."""
-
-
-class EitherSide(Conditioned):
-    """An operator that answers sensors of its input, of its output, or of both."""
-
-    reads_functionals = True
-
-    def condition_jointly(
-        self, inputs: Readings, outputs: Readings, size: int = SAMPLES
-    ) -> JointPosterior:
-        """Return the law of input and output given sensors of both (`uqsonet.operator.joint`).
+    def condition_jointly(self, inputs: Readings, outputs: Readings, size: int = SAMPLES) -> Joint:
+        """Return the law of input and output given sensors of both.
 
         Either may have no sensors: arrays of shape (B, 0, d) and (B, 0), or (0, d) and (0,). An
         answer that has no closed form is made of `size` samples.
         """
-        from uqsonet.operator.joint import both_sides
+        seen = checked_sensors(self.fields.input, *inputs)
+        read = checked_sensors(self.fields.output, *outputs)
+        if len(seen) != len(read) or seen.single != read.single:
+            raise ObservationError(
+                f"sensors of the input come in {len(seen)} sets, those of the output in {len(read)}"
+            )
+        return self.condition_on(seen, read, size=size)
 
-        return self.condition_both(*both_sides(self.fields, inputs, outputs), size)
+    def condition_on(
+        self, seen: Sensors, read: Sensors | None = None, noise: Any = None, size: int = SAMPLES
+    ) -> Joint:
+        """Return the law of input and output given checked sensors of the one and the other.
 
-    @abstractmethod
-    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
-        """Return the law of input and output given checked sensors of both."""
+        Here sensors of the output, and noise that is not Gaussian (one law for each set), are
+        refused: it is for operators that know no law of their input.
+        """
+        if read is not None or noise is not None:
+            raise ObservationError(
+                f"{self.method} has no law of its input, so it takes no sensors of its output, no "
+                "likelihood, and answers nothing about its input; the Karhunen-Loeve model does"
+            )
+        return Joint.exact(self.answer(seen), None, len(seen))
+
+    def answer(self, sensors: Sensors) -> Posterior:
+        """Return the law of the output given checked sensors of the input."""
+        raise NotImplementedError
 
 
 class OperatorModel(nn.Module, Conditioned):

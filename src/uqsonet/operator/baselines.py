@@ -16,11 +16,11 @@ from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
-from uqsonet.gauss.posterior import GaussianPosterior, Posterior, SeparatePosterior
+from uqsonet.gauss.given import ClosedForm
+from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.base import SAMPLES, EitherSide
+from uqsonet.operator.base import SAMPLES, Conditioned
 from uqsonet.operator.closed_form import fit_bases, sized_bases, targets, unexplained_root
-from uqsonet.operator.joint import JointPosterior, together
 from uqsonet.operator.local_regression import (
     MAX_LOCAL_PAIRS,
     MIN_LOCAL_PAIRS,
@@ -41,8 +41,10 @@ Choice = Mapping[str, Mapping[int, str]]
 """For each of `SIDES` and each number of sensors that was tried the name of what answers."""
 
 
-class Cokriging(EitherSide):
+class Cokriging(Conditioned):
     """Joint Gaussian of the transformed input and u, conditioned on the sensors in closed form."""
+
+    method, reads_functionals = "cokriging", True
 
     def __init__(self, functions: Functions, noise_std: float) -> None:
         bases = sized_bases(functions)
@@ -63,19 +65,16 @@ class Cokriging(EitherSide):
         # Coefficients of u by (a, z): of the input, and of what is unexplained.
         self._both = torch.cat([bases.linear_weight.double(), self.remainder], 1)
 
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the Gaussian law of u given checked sensors."""
-        return self._side("output", self._law(sensors, None), sensors.single)
-
-    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
+    def condition_on(
+        self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
+    ) -> Joint:
         """Return the Gaussian law of both sides given checked sensors of both.
 
         What the linear operator leaves unexplained is conditioned on sensors of u, too.
         """
         law = self._law(seen, read)
-        input, output = (self._side(side, law, seen.single) for side in ("input", "output"))
-        exact = torch.full((len(seen),), torch.inf, dtype=torch.float64)
-        return JointPosterior(input, output, exact, torch.ones_like(exact))
+        output, input = (self._side(side, law, seen.single) for side in ("output", "input"))
+        return Joint.exact(output, input, len(seen))
 
     def _law(self, seen: Sensors, read: Sensors | None) -> GaussianLaw:
         """Return the law of the coefficients (a, z)."""
@@ -96,7 +95,7 @@ class Cokriging(EitherSide):
         grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
         p, both = self._both.shape
         weight = self._both if side == "output" else torch.eye(both - p, both, dtype=torch.float64)
-        return GaussianPosterior(grid, basis, single, law.mean @ weight.T, law.spread(weight))
+        return Posterior(grid, basis, single, ClosedForm(law, weight))
 
 
 class Unread(Cokriging):
@@ -187,19 +186,17 @@ class Floor:
         nearest = min(known, key=lambda tried: (abs(math.log(tried / count)), tried))
         return self.operators[known[nearest]]
 
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of the output given checked sensors of the input."""
-        by_set = [self.answers("inputs", int(count)) for count in sensors.counts]
-        if all(one is by_set[0] for one in by_set):
-            return by_set[0].condition_on(sensors)
-        alone = [one.condition_on(sensors.alone(b)) for b, one in enumerate(by_set)]
-        return SeparatePosterior(sensors.single, alone)
-
-    def condition_both(self, seen: Sensors, read: Sensors) -> JointPosterior:
+    def condition_on(
+        self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
+    ) -> Joint:
         """Return the law of both sides given checked sensors of both."""
-        counts = zip(seen.counts.tolist(), read.counts.tolist(), strict=True)
+        reads = torch.zeros_like(seen.counts) if read is None else read.counts
+        counts = zip(seen.counts.tolist(), reads.tolist(), strict=True)
         by_set = [self.answers(SIDES[reads > 0], sees + reads) for sees, reads in counts]
         if all(one is by_set[0] for one in by_set):
-            return by_set[0].condition_both(seen, read)
-        alone = [one.condition_both(seen.alone(b), read.alone(b)) for b, one in enumerate(by_set)]
-        return together(alone, seen.single)
+            return by_set[0].condition_on(seen, read)
+        alone = [
+            one.condition_on(seen.alone(b), None if read is None else read.alone(b))
+            for b, one in enumerate(by_set)
+        ]
+        return Joint.together(alone)

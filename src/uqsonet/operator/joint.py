@@ -1,7 +1,8 @@
 """Sensors of either side: the law of input and output given readings of the one, the other or both.
 
 A model knows the output as ``c = b(a) + e`` in coefficients: a, of the input, has a law of its own,
-and e is what the operator leaves over. Readings of the output are ``y = o + H c + noise``.
+and e is what the operator leaves over. Readings of the output are ``y = o + H c + w + noise``, with
+w what the output's modes leave out.
 
 1. *Source.* What readings of the output see of the branch is taken as linear in a,
    ``H b(a) = o + W a + d``, by least squares over samples of the law given readings of the input;
@@ -10,344 +11,150 @@ and e is what the operator leaves over. Readings of the output are ``y = o + H c
    Process. 63, 2015). Another law is conditioned on readings of the input alone.
 2. *Correction.* Samples of the source are weighted by the likelihood of the branch itself over the
    linearised one, and brought to the posterior by sequential Monte Carlo
-   (`uqsonet.operator.particles`).
+   (`uqsonet.operator.particles`). A linear branch needs no correction.
 3. Given a, the rest is Gaussian: e is conditioned in closed form, so one draw gives both fields.
 
-A linear branch needs no correction.
+Where noise is not Gaussian, its likelihood is asked at predicted readings that hold e and w. These
+are made of standard normals, too, that stand for the answer to Gaussian noise of the stated levels;
+samples are weighted by the likelihood over the Gaussian one after the correction of step 2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from uqsonet.errors import ObservationError
-from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
-from uqsonet.gauss.posterior import (
-    MOMENT_SEED,
-    LatentPosterior,
-    Posterior,
-    SeparatePosterior,
-    moments_of,
-)
-from uqsonet.laws.base import ClosedForm, InputPosterior
-from uqsonet.laws.bases import rounding_noise
-from uqsonet.operator.particles import Following, Reweighted, Samples, Source, Split, tempered
-from uqsonet.sensors.sensors import Sensors, checked_sensors
-
-if TYPE_CHECKING:
-    from uqsonet.fields.operator_fields import OperatorFields
-    from uqsonet.laws.bases import KarhunenLoeveBases
+from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.gauss.given import Given, Sampled, fixed, moments_of
+from uqsonet.gauss.posterior import Joint
+from uqsonet.laws.base import Linear
+from uqsonet.operator.particles import Following, Samples, Source, Split, tempered
+from uqsonet.sensors.sensors import Sensors
 
 PARTICLES = 4096  # samples that stand for the law of the input when sensors read the output
 MADE_PARTICLES = 1024  # samples where fields are made of latent ones: each is a whole field
 LINEARISATIONS = 3  # times that the branch is linearised
 FIT_SAMPLES = 8  # samples per coefficient behind a linearisation
 MAX_SPLIT = 32  # readings of the output up to which `Split` solves for what they see
+MADE_DISTANCE = 2.0  # how far samples of made fields move at last
+NOTHING = -1e9  # logarithm of a likelihood of zero: samples are led away from it by steps
+UNLIKELY = (
+    "the likelihood is zero for all of {} samples of the Gaussian answer: state a noise_std that "
+    "comes nearer to it"
+)
+FAR = 3.0  # levels that readings are off from which on samples start with noise of that size there
+REFITS, REFIT_SAMPLES = 5, 512  # times that this is looked at, at most, and samples behind each
+NOISE_DISTANCE = 8.0  # how far samples move at last: within walls they spread slowly
+NOISE_MOVES = 100  # moves after one rise, at most
+NEGLIGIBLE_SHARE = 1e-3  # of a reading's variance that what modes leave out may have and be ignored
 Model = Any  # a `KarhunenLoeveModel`, whose methods call this file
+
+
+class ReadingNoise(Protocol):
+    """The noise of a set of readings, the input's before the output's, as the model has them."""
+
+    def log_likelihood(self, off: Tensor) -> Tensor:
+        """Return log-likelihoods (S,) of readings that are off (S, m) from what is predicted."""
+        ...
+
+
+@torch.no_grad()
+def condition(
+    model: Model, seen: Sensors, read: Sensors | None, noise: Sequence[ReadingNoise] | None,
+    size: int = PARTICLES,
+) -> Joint:  # fmt: skip
+    """Return the law of both fields given checked sensors of both, either of which may be none.
+
+    An answer that has no closed form is made of `size` samples. Noise that is not Gaussian is that
+    of each set.
+    """
+    read = seen.each(lambda t: t[:, :0]) if read is None else read
+    if len(seen) > 1:
+        each = [None] * len(seen) if noise is None else [[one] for one in noise]
+        ones = ((seen.alone(b), read.alone(b), own) for b, own in enumerate(each))
+        return Joint.together([model.condition_on(*one, size) for one in ones])
+    seen = replace(seen, noise_std=seen.noise(model.noise_std)).alone(0)
+    read, generator = read.alone(0), fixed()
+    if noise is not None:
+        return _noisy(model, seen, read, noise[0], generator)
+    return OneSet(model, seen, read, generator).conditioned(size, generator)
 
 
 class OutputReadings:
     """Readings of the output, and what they say of its coefficients beyond the branch's answer.
 
     Values are ``rows c + noise`` with ``c = b + e``, where e ~ N(0, C) is what the operator leaves
-    over: C has the root (B, p, p), float64, and is zero without one. Sensors that state no noise
-    are exact.
+    over: C has the root (p, p), float64, and is zero without one. Sensors that state no noise are
+    exact.
     """
 
     def __init__(self, model: Model, sensors: Sensors, residual_root: Tensor | None) -> None:
-        offset, basis = model.bases.output_at(sensors)
-        mask = sensors.mask
-        self.rows = basis * mask[..., None]
-        self.values = torch.where(mask, sensors.values - offset, 0.0)
-        # Where nothing is read the noise is one, which changes nothing.
+        offset, rows = model.bases.output_at(sensors)
+        self.rows, self.values = rows[0], (sensors.values - offset)[0]
         error = torch.as_tensor(model.output_error() * sensors.norm(1), dtype=torch.float64)
-        error = error.expand_as(sensors.values)
-        self.beyond = error.square() * mask
-        """Variance (B, m) of what the output's modes leave out, a part of `variance`."""
-        self.variance = torch.where(mask, sensors.noise().square() + error**2, 1.0)
-        batch, _, p = self.rows.shape
-        self.covariance = torch.zeros(batch, p, p, dtype=torch.float64)
+        self.beyond = error.expand_as(sensors.values)[0].square()
+        """Variance (m,) of what the output's modes leave out, a part of `variance`."""
+        self.variance = sensors.noise()[0].square() + self.beyond
+        p = self.rows.shape[1]
+        self.covariance = torch.zeros(p, p, dtype=torch.float64)
         if residual_root is not None:
-            self.covariance = (residual_root @ residual_root.transpose(1, 2)).to(self.covariance)
-        through = torch.linalg.solve(self.noise, self.rows @ self.covariance)  # (B, m, p)
-        self.gain = through.transpose(1, 2)
-        """Maps a reading's distance from b to the mean of e, (B, p, m)."""
+            self.covariance = (residual_root @ residual_root.T).to(self.covariance)
+        self.gain = torch.linalg.solve(self.noise, self.rows @ self.covariance).T
+        """Maps a reading's distance from b to the mean of e, (p, m)."""
 
     @cached_property
     def noise(self) -> Tensor:
-        """Covariance (B, m, m) of readings given the branch's answer."""
-        seen = self.rows @ self.covariance @ self.rows.transpose(1, 2)
-        return seen + torch.diag_embed(self.variance)
+        """Covariance (m, m) of readings given the branch's answer."""
+        return self.rows @ self.covariance @ self.rows.T + self.variance.diag()
 
-    def tail(self, mean: Tensor, covariance: Tensor) -> Tensor:
-        """Return the probability (B,) of readings as far off, from the moments of the answers."""
-        off = (self.values - mean)[..., None]
+    def tail(self, mean: Tensor, covariance: Tensor) -> float:
+        """Return the probability of readings as far off, from the moments of the answers."""
         root = torch.linalg.cholesky(covariance + self.noise)
-        distance = torch.linalg.solve_triangular(root, off, upper=False).square().sum((1, 2))
-        count = (self.rows.abs().sum(2) > 0).sum(1)
-        return torch.special.gammaincc(count.clamp_min(1) / 2, distance / 2)
+        off = (self.values - mean)[:, None]
+        distance = torch.linalg.solve_triangular(root, off, upper=False).square().sum()
+        count = torch.tensor(max(1, int((self.rows.abs().sum(1) > 0).sum())) / 2).double()
+        return float(torch.special.gammaincc(count, distance / 2))
 
     def moments(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of c from those of b given the readings."""
-        off = self.values - (self.rows @ mean[..., None])[..., 0]
-        kept = torch.eye(self.rows.shape[-1], dtype=torch.float64) - self.gain @ self.rows
-        mean = mean + (self.gain @ off[..., None])[..., 0]
-        return mean, kept @ covariance @ kept.transpose(1, 2) + kept @ self.covariance
+        """Return mean (1, p) and covariance (1, p, p) of c from those of b given the readings."""
+        off = self.values - mean @ self.rows.T
+        kept = torch.eye(self.rows.shape[1], dtype=torch.float64) - self.gain @ self.rows
+        return mean + off @ self.gain.T, kept @ covariance @ kept.T + kept @ self.covariance
 
     def corrected(self, c: Tensor, generator: torch.Generator) -> Tensor:
-        """Return c (B, n, p) given the readings from ``b + e`` with e before them (Matheron)."""
-        normal = torch.randn(
-            *c.shape[:2], self.rows.shape[1], generator=generator, dtype=torch.float32
-        )
-        noisy = c @ self.rows.transpose(1, 2) + normal * self.variance.sqrt()[:, None, :]
-        return c + (self.values[:, None, :] - noisy) @ self.gain.transpose(1, 2)
-
-
-class Sampled(InputPosterior):
-    """A law of the input's coefficients that is known by samples (B, n, r).
-
-    Of one set whose fields a law has `made` of normals z (n, k), these fields are known, too.
-    """
-
-    def __init__(
-        self, a: Tensor, made: InputPosterior | None = None, z: Tensor | None = None
-    ) -> None:
-        self._a, self.made_by, self._z = a, made, z
-
-    def _picked(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return numbers of samples, each at most once as long as they last."""
-        kept = self._a.shape[1]
-        rounds = -(-size // kept)
-        drawn = torch.rand(rounds, kept, generator=generator, dtype=torch.float32)
-        return drawn.argsort(-1).flatten()[:size]
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return some of the samples, each at most once as long as they last."""
-        return self._a[:, self._picked(size, generator)]
-
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield the whole fields of samples where they are known."""
-        if self.made_by is None or self._z is None:
-            yield from super().fields(bases, size, generator)
-        else:
-            yield self.made_by.made(self._z[self._picked(size, generator)])
-
-    def linear_moments(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (B, p) and covariance (B, p, p) of ``weight a`` over the samples."""
-        return moments_of(self._a.double() @ weight.double().T)
-
-
-@dataclass(frozen=True)
-class JointPosterior:
-    """The law of input and output given sensors of both.
-
-    Samples of both by generators of the same state, and of the same size, belong together.
-    """
-
-    input: Posterior
-    """Of the transformed input."""
-    output: Posterior
-    effective_size: Tensor
-    """Independent samples (B,) that the answer is worth; infinite where nothing was sampled."""
-    tail: Tensor
-    """Probability (B,) of readings of the output as far from their mean as these, given those of
-    the input, by the normal law of their mean and covariance."""
-
-
-Readings = tuple[object, object, object, object]  # locations, values, mask and noise_std
-
-
-def both_sides(
-    fields: OperatorFields, inputs: Readings, outputs: Readings
-) -> tuple[Sensors, Sensors]:
-    """Return checked sensors of input and output.
-
-    It raises `ObservationError` if sensors cannot be used, or both sides have different numbers of
-    sets.
-    """
-    seen, read = checked_sensors(fields.input, *inputs), checked_sensors(fields.output, *outputs)
-    if len(seen) != len(read) or seen.single != read.single:
-        raise ObservationError(
-            f"sensors of the input come in {len(seen)} sets, those of the output in {len(read)}"
-        )
-    return seen, read
-
-
-@torch.no_grad()
-def condition_both(
-    model: Model, seen: Sensors, read: Sensors, size: int = PARTICLES
-) -> JointPosterior:
-    """Return the law of both fields given checked sensors of both, either of which may be none.
-
-    An answer that has no closed form is made of `size` samples.
-    """
-    separate = read.values.shape[1] > 0 or (model.law is not None and model.law.separate)
-    if len(seen) > 1 and separate:
-        pairs = ((seen.alone(b), read.alone(b)) for b in range(len(seen)))
-        return together([condition_both(model, *pair, size) for pair in pairs], seen.single)
-    if len(seen) == 1:
-        seen, read = seen.alone(0), read.alone(0)
-    seen, single = replace(seen, noise_std=seen.noise(model.noise_std)), seen.single
-    effective = torch.full((len(seen),), math.inf, dtype=torch.float64)
-    tail = torch.ones_like(effective)
-    given = model.input_law_given(seen)
-    if not read.values.shape[1]:
-        output = model.condition_on(seen)
-        return JointPosterior(input_posterior(model, single, given), output, effective, tail)
-    root = model.residual_root(given, 1)
-    readings = OutputReadings(model, read, root)
-    one = OneSet(model, seen, given, readings)
-    source, effective[0] = one.conditioned(size)
-    tail[0] = one.tail
-    output = model.output_posterior(source, root, single, readings)
-    return JointPosterior(input_posterior(model, single, source), output, effective, tail)
-
-
-def together(alone: Sequence[JointPosterior], single: bool) -> JointPosterior:
-    """Return the laws of sets that were conditioned one by one."""
-    inputs = SeparatePosterior(single, [one.input for one in alone])
-    outputs = SeparatePosterior(single, [one.output for one in alone])
-    size = torch.cat([one.effective_size for one in alone])
-    return JointPosterior(inputs, outputs, size, torch.cat([one.tail for one in alone]))
-
-
-class OneSet:
-    """One set of readings of both sides, for a branch, a law or a noise without a closed form."""
-
-    def __init__(
-        self, model: Model, seen: Sensors, given: InputPosterior, readings: OutputReadings
-    ) -> None:
-        self.model, self.seen, self._given, self.readings = model, seen, given, readings
-        self.at_sensors = tuple(found.cpu() for found in model.bases.at_sensors(seen))
-        self.tail = 1.0
-
-    def branch(self, a: Tensor) -> Tensor:
-        """Return the branch's answers (n, p), float64, to coefficients (n, r)."""
-        found = self.model.branch(a.to(self.model.bases.linear_weight.device))
-        return found.cpu().double()
-
-    def _answers(self, a: Tensor) -> Tensor:
-        """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
-        return self.branch(a) @ self.readings.rows[0].T
-
-    def conditioned(self, size: int) -> tuple[InputPosterior, float]:
-        """Return the law given all readings, and how many independent samples it is worth."""
-        generator = torch.Generator().manual_seed(MOMENT_SEED)
-        law, straight = self.linearised(generator)
-        if straight is not None and self.model.network is None:
-            return law, math.inf
-        size = MADE_PARTICLES if self._given.latent else size
-        found, _ = tempered(self.source(law, straight), size, generator)
-        return self.sampled(found), found.effective_size
-
-    def made(self, z: Tensor) -> Tensor:
-        """Return coefficients (n, r) of the fields that latent normals (n, k) make."""
-        return self.model.bases.coefficients_of(self._given.made(z))
-
-    def sampled(self, found: Samples) -> Sampled:
-        """Return the law of these samples, with their whole fields where latent ones make them."""
-        latent, a = self._given.latent, found.a[None]
-        return Sampled(a, self._given, found.z[:, :latent]) if latent else Sampled(a)
-
-    def linearised(self, generator: torch.Generator) -> tuple[InputPosterior, LinearBranch | None]:
-        """Return the law given all readings, the branch taken as linear, and that branch.
-
-        Where the law has no closed form, it is that given readings of the input, and None.
-        """
-        source, straight = self._given, None
-        if not self.readings.values.shape[1]:
-            return source, None
-        if self.model.network is None:
-            known = LinearBranch.of_linear(self.model, self.readings)
-            if (exact := self._given_all(known)) is not None:
-                self.tail = float(self.readings.tail(*known.moments(self._given)))
-                return exact, known
-        for _ in range(LINEARISATIONS):
-            a = source.sample(FIT_SAMPLES * source.mean.shape[1], generator)
-            answers = self._answers(a[0])[None]
-            if straight is None:
-                self.tail = float(self.readings.tail(*moments_of(answers)))
-            found = LinearBranch.fitted(a, answers)
-            if (better := self._given_all(found)) is None:
-                break
-            source, straight = better, found
-        return source, straight
-
-    def _given_all(self, straight: LinearBranch) -> InputPosterior | None:
-        return input_given_all(self.model, self.seen, self.at_sensors, self.readings, straight)
-
-    def source(self, source: InputPosterior, straight: LinearBranch | None) -> Source:
-        """Return samples of what `linearised` gave, weighted by the branch itself."""
-        if self._given.latent:
-            weigh = self.reweighted(source, None).log_weight
-
-            def weighed(z: Tensor) -> tuple[Tensor, Tensor]:
-                a = self.made(z)
-                return a, weigh(a)[:, None]
-
-            return Following(weighed, self._given.latent)
-        values, noise = self.readings.values, self.readings.noise
-        few = straight is not None and values.shape[1] <= MAX_SPLIT
-        if straight is not None and few and isinstance(self._given, ClosedForm):
-            law = self._given.law
-            given = GaussianLaw(law.mean[0], law.directions[0], law.std_reduction[0])
-            return Split(given, values[0], noise[0], straight.weight[0], self._answers)
-        return self.reweighted(source, straight)
-
-    def reweighted(self, source: InputPosterior, straight: LinearBranch | None) -> Reweighted:
-        """Return the same without solving for anything."""
-        values, noise = self.readings.values, self.readings.noise
-        if not values.shape[1] or (straight is not None and self.model.network is None):
-            return Reweighted(source, lambda a: torch.zeros(len(a), dtype=torch.float64))
-        alone = torch.linalg.cholesky(noise)
-        wide = None if straight is None else torch.linalg.cholesky(noise + straight.left)
-
-        def log_weight(a: Tensor) -> Tensor:
-            found = _distance(values, self._answers(a)[None], alone)
-            if straight is not None and wide is not None:
-                found = found - _distance(values, straight.of(a[None]), wide)
-            return -found[0] / 2
-
-        return Reweighted(source, log_weight)
-
-
-def _distance(values: Tensor, answers: Tensor, root: Tensor) -> Tensor:
-    """Return squared distances (B, n), in units of `root`, of readings from answers (B, n, m)."""
-    left = (values[:, None, :] - answers).transpose(1, 2)
-    return torch.linalg.solve_triangular(root, left, upper=False).square().sum(1)
+        """Return c (1, n, p) given the readings from ``b + e`` with e before them (Matheron)."""
+        shape = *c.shape[:2], len(self.values)
+        normal = torch.randn(shape, generator=generator, dtype=torch.float32)
+        noisy = c @ self.rows.T + normal * self.variance.sqrt()
+        return c + (self.values - noisy) @ self.gain.T
 
 
 @dataclass(frozen=True)
 class LinearBranch:
     """What readings see of the branch, as ``offset + weight a + d``."""
 
-    offset: Tensor  # (B, m)
-    weight: Tensor  # (B, m, r)
-    left: Tensor  # (B, m, m), covariance of d
+    offset: Tensor  # (m,)
+    weight: Tensor  # (m, r)
+    left: Tensor  # (m, m), covariance of d
 
     @classmethod
     def fitted(cls, a: Tensor, answers: Tensor) -> LinearBranch:
-        """Return the least-squares map from samples (B, n, r) to answers (B, n, m)."""
+        """Return the least-squares map from samples (n, r) to answers (n, m)."""
         a = a.double()
-        at, mean = a.mean(1, keepdim=True), answers.mean(1, keepdim=True)
+        at, mean = a.mean(0), answers.mean(0)
         a, answers = a - at, answers - mean
-        gram = a.transpose(1, 2) @ a
-        ridge = 1e-9 * gram.diagonal(0, 1, 2).mean(-1).clamp_min(1e-300)
-        gram.diagonal(0, 1, 2).add_(ridge[:, None])
-        weight = torch.linalg.solve(gram, a.transpose(1, 2) @ answers).transpose(1, 2)
-        left = answers - a @ weight.transpose(1, 2)
-        offset = (mean - at @ weight.transpose(1, 2))[:, 0]
-        free = max(1, a.shape[1] - a.shape[2])
-        return cls(offset, weight, left.transpose(1, 2) @ left / free)
+        gram = a.T @ a
+        gram.diagonal().add_(1e-9 * gram.diagonal().mean().clamp_min(1e-300))
+        weight = torch.linalg.solve(gram, a.T @ answers).T
+        left = answers - a @ weight.T
+        return cls(mean - weight @ at, weight, left.T @ left / max(1, len(a) - a.shape[1]))
 
     @classmethod
     def of_linear(cls, model: Model, readings: OutputReadings) -> LinearBranch:
@@ -356,67 +163,227 @@ class LinearBranch:
         left = torch.zeros_like(readings.noise)
         return cls(readings.rows @ offset, readings.rows @ weight, left)
 
-    def moments(self, given: InputPosterior) -> tuple[Tensor, Tensor]:
-        """Return mean (B, m) and covariance (B, m, m) of answers under a law in closed form."""
-        eye = torch.eye(self.weight.shape[2], dtype=torch.float64)
-        found = given.linear_moments(eye)
-        assert found is not None
-        mean = self.offset + (self.weight @ found[0][..., None])[..., 0]
-        return mean, self.weight @ found[1] @ self.weight.transpose(1, 2)
+    def moments(self, given: Given) -> tuple[Tensor, Tensor]:
+        """Return mean (m,) and covariance (m, m) of answers under a law."""
+        mean, covariance = given.moments()
+        return self.offset + self.weight @ mean[0], self.weight @ covariance[0] @ self.weight.T
 
     def of(self, a: Tensor) -> Tensor:
-        """Return answers (B, n, m), float64, of coefficients (B, n, r)."""
-        return self.offset[:, None, :] + a.double() @ self.weight.transpose(1, 2)
+        """Return answers (n, m), float64, of coefficients (n, r)."""
+        return self.offset + a.double() @ self.weight.T
 
 
-def input_given_all(
-    model: Model, seen: Sensors, at_sensors: tuple[Tensor, Tensor], readings: OutputReadings,
-    straight: LinearBranch,
-) -> InputPosterior | None:  # fmt: skip
-    """Return the law of the input given all readings, those of the output being linear in it.
+class OneSet:
+    """One set of sensors of both sides.
 
-    None where the law has no closed form for that.
+    `law` is that of the input given all readings, the branch taken as linear (`straight`). Where
+    the law has no closed form, it is that given readings of the input, and `straight` is None.
     """
-    bases = model.bases
-    rows, residual = (found.cpu() for found in at_sensors)
-    root = torch.linalg.cholesky(readings.noise + straight.left)
-    off = readings.values - straight.offset
-    lower = torch.linalg.solve_triangular(root, straight.weight, upper=False)
-    ahead = torch.linalg.solve_triangular(root, off[..., None], upper=False)[..., 0]
-    rows, residual = torch.cat([rows, lower], 1), torch.cat([residual, ahead], 1)
-    error = float(bases.input_remainder) if model.law is None else rounding_noise(bases)
-    level = sensor_noise(seen.noise(), error, norm=seen.norm(2))
-    levels = torch.cat([level, torch.ones_like(ahead)], 1)
-    # Padding among the output's readings has rows of zeros and a residual of zero.
-    mask = torch.cat([seen.mask, torch.ones_like(ahead, dtype=torch.bool)], 1)
-    if model.law is None:
-        return ClosedForm(condition(rows, residual, levels, mask))
-    return model.law.condition_linear(rows, residual, mask, levels, level.shape[1])
+
+    def __init__(
+        self, model: Model, seen: Sensors, read: Sensors, generator: torch.Generator
+    ) -> None:
+        self.model, self.seen, self.tail = model, seen, 1.0
+        ((_, self.given),) = model.input_law_given(seen).parts()
+        self.root = model.residual_root(self.given)
+        self.readings = OutputReadings(model, read, None if self.root is None else self.root[0])
+        self.law, self.straight = self._linearised(generator)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the branch is linear, and the law in closed form."""
+        return self.model.network is None and self.straight is not None
+
+    def conditioned(self, size: int, generator: torch.Generator) -> Joint:
+        """Return the law of both sides; `size` samples where it has no closed form."""
+        if self.exact:
+            return self.joint(self.law, math.inf)
+        size = MADE_PARTICLES if self.law.whole_made else size
+        found, _ = tempered(self._source(), size, generator)
+        return self.joint(self.sampled(found), found.effective_size)
+
+    def joint(self, law: Given, effective_size: float, output: Given | None = None) -> Joint:
+        """Return the law of both sides for one of the input's coefficients given all readings."""
+        model, single = self.model, self.seen.single
+        output = output or model.output_given(law, self.root, self.readings)
+        sides = model.output_posterior(output, single), model.input_posterior(law, single)
+        numbers = (torch.tensor([x], dtype=torch.float64) for x in (effective_size, self.tail))
+        return Joint(*sides, *numbers)
+
+    def sampled(self, found: Samples) -> Sampled:
+        """Return the law of these samples, with their whole fields where normals make them."""
+        made = self.law.whole_made
+        z = found.z[:, : self.law.normals]
+        return Sampled(found.a[None], None if made is None else partial(_picked, made, z))
+
+    def branch(self, a: Tensor) -> Tensor:
+        """Return the branch's answers (n, p), float64, to coefficients (n, r)."""
+        return self.model.branch(a.to(self.model.bases.linear_weight)).cpu().double()
+
+    def answers(self, a: Tensor) -> Tensor:
+        """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
+        return self.branch(a) @ self.readings.rows.T
+
+    def _linearised(self, generator: torch.Generator) -> tuple[Given, LinearBranch | None]:
+        law: Given = self.given
+        straight: LinearBranch | None = None
+        if not len(self.readings.values):
+            return law, None
+        if self.model.network is None:
+            known = LinearBranch.of_linear(self.model, self.readings)
+            if (exact := self._given_all(known)) is not None:
+                self.tail = self.readings.tail(*known.moments(law))
+                return exact, known
+        for _ in range(LINEARISATIONS):
+            a = law.sample(FIT_SAMPLES * self.model.config.input_modes, generator)[0]
+            answers = self.answers(a)
+            if straight is None:
+                mean, covariance = moments_of(answers[None])
+                self.tail = self.readings.tail(mean[0], covariance[0])
+            found = LinearBranch.fitted(a, answers)
+            if (better := self._given_all(found)) is None:
+                break
+            law, straight = better, found
+        return law, straight
+
+    def _given_all(self, straight: LinearBranch) -> Given | None:
+        """Return the law given all readings, those of the output being linear in the input."""
+        root = torch.linalg.cholesky(self.readings.noise + straight.left)
+        off = (self.readings.values - straight.offset)[:, None]
+        both = torch.cat([straight.weight, off], 1)
+        white = torch.linalg.solve_triangular(root, both, upper=False)[None]
+        also = Linear(white[..., :-1], white[..., -1])
+        return self.model.law.condition(self.model.bases, self.seen, also)
+
+    def _source(self) -> Source:
+        """Return samples of the law, weighted by the branch itself."""
+        readings, straight = self.readings, self.straight
+        few = len(readings.values) <= MAX_SPLIT
+        if few and straight is not None and self.given.gaussian is not None:
+            law, known = self.given.gaussian[0], (readings.values, readings.noise)
+            return Split(law, *known, straight.weight, self.answers)
+        source = Following(self._weighed, self.law.normals)
+        if self.law.whole_made:
+            source.last = MADE_DISTANCE
+        return source
+
+    def _weighed(self, z: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        a = self.law.made(z, generator).float()
+        return a, self.log_weight(a)[:, None]
+
+    @cached_property
+    def _roots(self) -> tuple[Tensor, Tensor | None]:
+        noise, straight = self.readings.noise, self.straight
+        wide = None if straight is None else torch.linalg.cholesky(noise + straight.left)
+        return torch.linalg.cholesky(noise), wide
+
+    def log_weight(self, a: Tensor) -> Tensor:
+        """Return logarithms (n,) of the likelihood of the branch over the linearised one."""
+        if self.exact or not len(self.readings.values):
+            return torch.zeros(len(a), dtype=torch.float64)
+        alone, wide = self._roots
+        found = _distance(self.readings.values - self.answers(a), alone)
+        if self.straight is not None and wide is not None:
+            found = found - _distance(self.readings.values - self.straight.of(a), wide)
+        return -found / 2
 
 
-def input_posterior(model: Model, single: bool, given: InputPosterior) -> Posterior:
-    """Return the law of the transformed input as a posterior of functions."""
-    moments = partial(sampled_moments, given, model.config.input_modes)
-    grid, basis = model.fields.input.grid, model.bases.input_basis
-    found = LatentPosterior(grid, basis, single, partial(sampled_draws, given), moments)
-    if isinstance(given, ClosedForm):
-        found.narrowed = given.narrowing
-    known = not isinstance(given, Sampled) or given.made_by is not None
-    if model.law is not None and model.law.whole and known:
-        found.whole = partial(given.fields, model.bases)
-    return found
+def _picked(made: Callable[[Tensor], Tensor], z: Tensor, index: Tensor) -> Tensor:
+    return made(z[index])
 
 
-def sampled_draws(given: InputPosterior, size: int, generator: torch.Generator) -> Tensor:
-    """Draw coefficients (B, size, r), float64."""
-    return given.sample(size, generator).double()
+def _distance(off: Tensor, root: Tensor) -> Tensor:
+    """Return squared lengths (n,) of distances (n, m), in units of `root`."""
+    return torch.linalg.solve_triangular(root, off.T, upper=False).square().sum(0)
 
 
-def sampled_moments(
-    given: InputPosterior, modes: int, size: int, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """Return mean (B, r) and covariance (B, r, r) of coefficients, exactly where that is known."""
-    eye = torch.eye(modes, dtype=torch.float64)
-    if (exact := given.linear_moments(eye)) is not None:
-        return exact
-    return moments_of(given.sample(size, generator) if generator else given.even(size))
+def _noisy(
+    model: Model, seen: Sensors, read: Sensors, noise: ReadingNoise, generator: torch.Generator
+) -> Joint:
+    """Return the law of both fields given one set of sensors whose noise is not Gaussian.
+
+    Their stated noise, positive, is that of the Gaussian answer to start from.
+    """
+    source = NoisySet(model, seen, read, noise, generator)
+    stated = torch.cat([seen.noise_std, read.noise_std], 1)
+    for _ in range(0 if source.law.whole_made else REFITS):
+        normals = torch.randn(REFIT_SAMPLES, source.count, generator=generator).double()
+        off = source.off(normals, generator).square().mean(0, keepdim=True).sqrt()
+        if not bool((off > FAR * stated).any()):
+            break
+        levels = torch.where(off > FAR * stated, off, stated)
+        of_seen, of_read = levels.split([seen.values.shape[1], read.values.shape[1]], 1)
+        seen, read = replace(seen, noise_std=of_seen), replace(read, noise_std=of_read)
+        source = NoisySet(model, seen, read, noise, generator)
+    return source.conditioned(PARTICLES, generator)
+
+
+class NoisySet(OneSet):
+    """One set of sensors whose noise is not Gaussian: a, e and w are made of standard normals.
+
+    Those of a come first, as its law `made` them of normals; of e and w those follow.
+    """
+
+    def __init__(
+        self, model: Model, seen: Sensors, read: Sensors, noise: ReadingNoise,
+        generator: torch.Generator,
+    ) -> None:  # fmt: skip
+        super().__init__(model, seen, read, generator)
+        self._noise, readings = noise, self.readings
+        rows, residual = (found.cpu() for found in model.bases.at_sensors(seen))
+        self._seen_rows, self._seen_values = rows[0], residual[0]
+        left = model.bases.input_remainder.cpu() * torch.as_tensor(seen.norm(2))
+        left = torch.cat([left.square().expand_as(residual)[0], readings.beyond])
+        variance = torch.cat([seen.noise()[0].square(), readings.variance - readings.beyond])
+        share = left / (left + variance)
+        self._std, self._kept, self._spread = variance.sqrt(), 1 - share, (share * variance).sqrt()
+        covariance = readings.covariance
+        narrowed = covariance - readings.gain @ readings.rows @ covariance
+        self._root = covariance_root(narrowed) if bool(covariance.any()) else narrowed[:, :0]
+        beyond = len(left) if float(share.max()) > NEGLIGIBLE_SHARE else 0
+        self._sizes = self.law.normals, self._root.shape[1], beyond
+        self.count = sum(self._sizes)
+
+    def placed(self, a: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return c = b(a) + e (n, p) and how far readings are off (n, m), for a (n, r)."""
+        _, own, beyond = z.split(self._sizes, 1)
+        readings, c = self.readings, self.branch(a)
+        off = readings.values - c @ readings.rows.T
+        if own.shape[1]:
+            e = off @ readings.gain.T + own @ self._root.T
+            c, off = c + e, off - e @ readings.rows.T
+        if len(self._seen_values):
+            off = torch.cat([self._seen_values - a.double() @ self._seen_rows.T, off], 1)
+        if beyond.shape[1]:
+            off = off * self._kept - beyond * self._spread
+        return c, off
+
+    def off(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Return how far readings are off (n, m) from what normals (n, k) predict."""
+        return self.placed(self.law.made(z[:, : self.law.normals], generator), z)[1]
+
+    def _weighed(self, z: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return a (n, r), and logarithms (n, 2) of what leads to the Gaussian answer, and on."""
+        a = self.law.made(z[:, : self.law.normals], generator)
+        off = self.placed(a, z)[1]
+        real = self._noise.log_likelihood(off).clamp_min(NOTHING)
+        on = (off / self._std).square().sum(1) / 2 + real
+        return a.float(), torch.stack([self.log_weight(a), on], 1)
+
+    def _source(self) -> Source:
+        source = Following(self._weighed, self.count)
+        source.last, source.max_moves = NOISE_DISTANCE, NOISE_MOVES
+        return source
+
+    def conditioned(self, size: int, generator: torch.Generator) -> Joint:
+        """Return the law of both sides by `size` samples."""
+        size = MADE_PARTICLES if self.law.whole_made else size
+        found, _ = tempered(self._source(), size, generator)
+        c, off = self.placed(found.a, found.z)
+        if bool((self._noise.log_likelihood(off) <= NOTHING).all()):
+            raise ObservationError(UNLIKELY.format(size))
+        self.tail, law = 1.0, self.sampled(found)
+        output = Sampled(c[None]) if len(self.readings.values) else None
+        if output is None:
+            output = self.model.output_given(law, self.model.residual_root(law))
+        return self.joint(law, found.effective_size, output)

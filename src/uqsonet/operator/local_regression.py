@@ -12,20 +12,21 @@ pairs, left out, make the band.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import sensor_noise
-from uqsonet.gauss.posterior import Posterior, SeparatePosterior
+from uqsonet.gauss.given import Given, Separate
+from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.base import SAMPLES, EitherSide
+from uqsonet.operator.base import SAMPLES, Conditioned
 from uqsonet.operator.regression import (
     COMPARED,
     KEPT_LAYOUTS,
     KernelChoice,
-    PairPosterior,
+    Pairs,
     Prediction,
     Process,
     Targets,
@@ -33,9 +34,6 @@ from uqsonet.operator.regression import (
     standardised,
 )
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.operator.joint import JointPosterior
 
 ANSWERING_PAIRS = 300
 """Number of pairs that answer one set of sensors."""
@@ -47,7 +45,7 @@ MIN_LOCAL_PAIRS, MAX_LOCAL_PAIRS = 2 * ANSWERING_PAIRS, 20_000
 """Number of pairs from which on it is tried, and maximum number of pairs that are kept."""
 
 
-class LocalRegression(EitherSide):
+class LocalRegression(Conditioned):
     """A Gaussian process on the pairs that are nearest to what is read.
 
     Parameters
@@ -59,6 +57,7 @@ class LocalRegression(EitherSide):
     """
 
     method = "local_regression"
+    reads_functionals = True
 
     def __init__(self, bases: KarhunenLoeveBases, a: Tensor, c: Tensor) -> None:
         self.fields, self.bases, self.pairs = bases.fields, bases, {"a": a, "c": c}
@@ -70,30 +69,25 @@ class LocalRegression(EitherSide):
         self._layout: tuple[bytes, Tensor] | None = None
         self._choices: dict[tuple[str, bytes], KernelChoice] = {}
 
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of the output given checked sensors of the input."""
-        return self._sides(("output",), sensors, None)[0]
-
-    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
+    def condition_on(
+        self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
+    ) -> Joint:
         """Return the law of both sides given checked sensors of both."""
-        from uqsonet.operator.joint import JointPosterior
-
-        input, output = self._sides(("input", "output"), seen, read)
-        every = torch.full((len(seen),), torch.inf, dtype=torch.float64)
-        return JointPosterior(input, output, every, torch.ones_like(every))
-
-    def _sides(
-        self, sides: tuple[str, ...], seen: Sensors, read: Sensors | None
-    ) -> list[Posterior]:
-        """Return the laws of the fields of some sides."""
-        alone: dict[str, list[Posterior]] = {side: [] for side in sides}
+        sides: dict[str, list[Given]] = {"output": [], "input": []}
         for b in range(len(seen)):
             pairs, values = self._readings(seen.alone(b), None if read is None else read.alone(b))
-            for side in sides:
-                grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
-                one = self._predicted(side, pairs, values)
-                alone[side].append(PairPosterior(grid, basis, seen.single, *one))
-        return [SeparatePosterior(seen.single, alone[side]) for side in sides]
+            for side, laws in sides.items():
+                laws.append(Pairs(partial(self._predicted, side, pairs, values)))
+        found = [
+            Posterior(
+                getattr(self.fields, side).grid,
+                getattr(self.bases, f"{side}_basis"),
+                seen.single,
+                Separate(laws),
+            )
+            for side, laws in sides.items()
+        ]
+        return Joint.exact(found[0], found[1], len(seen))
 
     def _readings(self, seen: Sensors, read: Sensors | None) -> tuple[Tensor, Tensor]:
         """Return standardised readings of one set: of all pairs (N, m), with noise, and its own."""

@@ -21,8 +21,9 @@ transformed input is assumed to be Gaussian: docs/laws.md says where that matter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,23 +31,26 @@ from torch import Tensor, nn
 
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.gaussian import covariance_root
-from uqsonet.gauss.posterior import (
+from uqsonet.gauss.given import (
+    MOMENT_SAMPLES,
     MOMENT_SEED,
+    Given,
+    Moments,
     Narrowing,
-    Posterior,
-    SampledPosterior,
-    SeparatePosterior,
+    Whole,
+    fixed,
     moments_of,
 )
-from uqsonet.laws.base import ClosedForm, InputLaw, InputPosterior
+from uqsonet.gauss.posterior import Joint, Posterior
+from uqsonet.laws.base import InputLaw, NormalLaw
 from uqsonet.laws.bases import PASS_ROWS, KarhunenLoeveBases
-from uqsonet.operator.base import SAMPLES, Batch, EitherSide, OperatorModel, register
+from uqsonet.operator.base import SAMPLES, Batch, OperatorModel, register
 from uqsonet.operator.config import KEPT, LOCAL, KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
-from uqsonet.sensors.sensors import Sensors, checked_sensors
+from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.operator.joint import JointPosterior, OutputReadings
+    from uqsonet.operator.joint import OutputReadings, ReadingNoise
     from uqsonet.runs.functions import Functions
 
 PRIOR_SAMPLES = 16_384  # inputs that show how much of the randomness training has explained
@@ -67,12 +71,13 @@ def correction(inputs: int, config: KarhunenLoeveNetwork) -> MLP:
 
 
 @register("karhunen_loeve")
-class KarhunenLoeveModel(OperatorModel, EitherSide):
+class KarhunenLoeveModel(OperatorModel):
     """Conditional sampling of the input's coefficients, then a learned operator on them."""
 
     method = "uqsonet"
     config_type = KarhunenLoeveNetwork
     reads_sensors = False
+    reads_functionals = True
 
     residual_covariance: Tensor
     residual_slopes: Tensor
@@ -98,8 +103,7 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
             self.use_nearest(torch.zeros(1, p), torch.zeros(1, points), config.nearest)
         if fields.random_operator:
             self.register_buffer("residual_slopes", torch.zeros(r, p, p))
-        self.law: InputLaw | None = None
-        """Law of the input; None is the Gaussian one, in closed form."""
+        self.law: InputLaw = NormalLaw()
         self._kept_law: tuple[object, Tensor, Tensor] | None = None
         self.linear = nn.Linear(r, p) if config.linear_skip else None
         if self.linear is not None:
@@ -125,56 +129,57 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of u given sensors, of any noise level (`OperatorModel.condition`).
+    def condition_on(
+        self, seen: Sensors, read: Sensors | None = None,
+        noise: Sequence[ReadingNoise] | None = None, size: int = SAMPLES,
+    ) -> Joint:  # fmt: skip
+        """Return the law of input and output given checked sensors (`uqsonet.operator.joint`).
 
-        A set without sensors is answered by the law of u before any measurement, and noise may
-        differ from sensor to sensor: an array of the shape of `values`.
+        A set without sensors is answered by the law before any measurement. Noise may be of any
+        level, and differ from sensor to sensor.
         """
-        if self.law is not None and self.law.separate and len(sensors) > 1:
-            alone = [self.condition_on(sensors.alone(b)) for b in range(len(sensors))]
-            return SeparatePosterior(sensors.single, alone)
-        given = self.input_law_given(sensors)
-        return self.output_posterior(given, self.residual_root(given, len(sensors)), sensors.single)
+        if noise is None and (read is None or not read.values.shape[1]):
+            law = self.input_law_given(seen)
+            output = law.each(lambda one: self.output_given(one, self.residual_root(one)))
+            sides = (
+                self.output_posterior(output, seen.single),
+                self.input_posterior(law, seen.single),
+            )
+            return Joint.exact(*sides, len(seen))
+        from uqsonet.operator.joint import condition
 
-    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
-        """Return the law of input and output given checked sensors of both."""
-        from uqsonet.operator.joint import condition_both
+        return condition(self, seen, read, noise, size)
 
-        return condition_both(self, seen, read, size)
-
-    def output_posterior(
-        self, given: InputPosterior, root: Tensor | None, single: bool,
-        readings: OutputReadings | None = None,
-    ) -> Posterior:  # fmt: skip
-        """Return the law of the output for a law of the input's coefficients given all sensors.
-
-        The root (B, p, p) is of the covariance of what the operator leaves over, None where that is
-        nothing; `readings` are sensors of the output, on which it is conditioned, too.
-        """
-        return _OutputPosterior(self, given, root, single, readings)
-
-    def input_law_given(self, sensors: Sensors) -> InputPosterior:
+    def input_law_given(self, sensors: Sensors) -> Given:
         """Return the law of the input's coefficients given checked sensors."""
-        if self.law is None:
-            return ClosedForm(self.bases.input_law(sensors, self.noise_std))
-        return self.law.condition(
+        known = self.law.condition(
             self.bases, replace(sensors, noise_std=sensors.noise(self.noise_std))
         )
+        assert known is not None
+        return known
 
-    def input_posterior(
-        self, locations: object, values: object, mask: object = None, noise_std: object = None
-    ) -> InputPosterior:
-        """Return the law of the input's coefficients given sensors (arguments of `condition`)."""
-        return self.input_law_given(
-            checked_sensors(self.fields.input, locations, values, mask, noise_std)
-        )
+    def input_posterior(self, law: Given, single: bool) -> Posterior:
+        """Return the law of the transformed input's coefficients as one of functions."""
+        return Posterior(self.fields.input.grid, self.bases.input_basis, single, law)
+
+    def output_given(
+        self, law: Given, root: Tensor | None, readings: OutputReadings | None = None
+    ) -> Given:
+        """Return the law of the output's coefficients for one of the input's, given all sensors.
+
+        The root (B or 1, p, p) is of the covariance of what the operator leaves over, None where
+        that is nothing; `readings` are sensors of the output, on which it is conditioned, too.
+        """
+        return OutputGiven(self, law, root, readings)
+
+    def output_posterior(self, law: Given, single: bool) -> Posterior:
+        """Return the law of the output's coefficients as one of functions."""
+        return Posterior(self.fields.output.grid, self.bases.output_basis, single, law)
 
     def use_law(self, law: InputLaw | None) -> None:
         """Answer with another law of the input; None is the Gaussian one."""
-        self.law = law
-        name = "gaussian" if law is None else law.name
-        self.config = self.config.model_copy(update={"law": name})
+        self.law = law or NormalLaw()
+        self.config = self.config.model_copy(update={"law": self.law.name})
 
     def use_nearest(self, answers: Tensor, outputs: Tensor, nearest: int) -> None:
         """Answer with outputs (V, M), on the training grid, of pairs with the nearest answers.
@@ -189,8 +194,6 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
 
     def law_tensors(self) -> dict[str, Tensor]:
         """Return what the law of the input is made of, as it is stored (``law/...``)."""
-        if self.law is None:
-            return {}
         return {f"law/{name}": tensor for name, tensor in self.law.tensors().items()}
 
     def branch(self, a: Tensor) -> Tensor:
@@ -199,11 +202,11 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         return straight if self.network is None else straight + self.network(a)
 
     def drawn(
-        self, given: InputPosterior, size: int, generator: torch.Generator | None
+        self, given: Given, size: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor | float]:
         """Return samples (B, size, p) of b(a): its linear part, and what the network adds."""
         a = given.even(size) if generator is None else given.sample(size, generator)
-        a = a.to(self.bases.linear_weight.device)
+        a = a.to(self.bases.linear_weight)
         if self.network is None:
             return self.straight_answers(a), 0.0
         added = torch.cat([self.network(rows) for rows in a.flatten(0, -2).split(PASS_ROWS)])
@@ -217,6 +220,11 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         """Return the linear part (..., p) of b(a)."""
         start = nn.functional.linear(a, self.bases.linear_weight)
         return start if self.linear is None else start + self.linear(a)
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether the branch is linear and the law Gaussian."""
+        return self.network is None and self.law.name == NormalLaw.name
 
     def straight(self) -> tuple[Tensor, Tensor]:
         """Return weight (p, r) and offset (p,) of the linear part of b(a), float64."""
@@ -233,10 +241,10 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         share = 0.0 if self.fields.random_operator else UNKNOWN_ERROR
         return share * float(self.bases.output_scale) / len(self.bases.output_mean) ** 0.5
 
-    def residual_root(self, given: InputPosterior, batch: int) -> Tensor | None:
-        """Return a root (B, p, p) of what the input leaves open, None where that is nothing."""
+    def residual_root(self, given: Given) -> Tensor | None:
+        """Return a root (B or 1, p, p) of what the input leaves open, None where it is nothing."""
         if self.config.held_out_residuals:
-            return covariance_root(self.residual_covariance).expand(batch, -1, -1)
+            return covariance_root(self.residual_covariance)[None]
         if not self.fields.random_operator:
             return None
         covariance, slopes = self._residual_law()
@@ -285,23 +293,24 @@ class KarhunenLoeveModel(OperatorModel, EitherSide):
         return error, {"reconstruction": error}
 
 
-class _OutputPosterior(SampledPosterior):
-    """The law of the output, by samples and by moments (`output_posterior`)."""
+class OutputGiven(Given):
+    """The law of the output's coefficients, by samples and by moments (`output_given`)."""
 
     def __init__(
-        self, model: KarhunenLoeveModel, given: InputPosterior, root: Tensor | None, single: bool,
+        self, model: KarhunenLoeveModel, given: Given, root: Tensor | None,
         readings: OutputReadings | None,
     ) -> None:  # fmt: skip
-        grid, basis = model.fields.output.grid, model.bases.output_basis
-        super().__init__(grid, basis, single)
         self.model, self.given, self.root, self.readings = model, given, root, readings
         # Outputs are those of held-out pairs nearby; sensors of outputs ask all pairs.
         self.local = model.config.nearest > 0 and readings is None
-        if self.local:
-            self.whole = self._outputs
+
+    @property
+    def functions(self) -> Whole | None:
+        """Outputs of held-out pairs nearby, where these are the answer."""
+        return self._outputs if self.local else None
 
     @torch.no_grad()
-    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Draw coefficients (B, size, p)."""
         if self.local:
             pairs = self._pairs(size, generator)
@@ -316,7 +325,7 @@ class _OutputPosterior(SampledPosterior):
         return c if self.readings is None else self.readings.corrected(c, generator)
 
     @torch.no_grad()
-    def estimate(self, size: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    def estimate(self, size: int, generator: torch.Generator | None) -> Moments:
         """Return mean (B, p) and covariance (B, p, p).
 
         Where the linear part has exact moments, it is the control variate of the sampled ones, so
@@ -343,6 +352,24 @@ class _OutputPosterior(SampledPosterior):
         return moments[0], moments[1] + self.root @ self.root.transpose(-1, -2)
 
     @torch.no_grad()
+    def cross(self, other: Given) -> Tensor:
+        """Return the covariance (r, p) of the input's coefficients with these, of the only set.
+
+        What the operator leaves over is independent of the input, but for what readings of the
+        output say of both. The linear part is known; that of the network is sampled.
+        """
+        weight, _ = self.model.straight()
+        found = self.given.moments()[1][0] @ weight.T
+        if self.model.network is not None:
+            a = self.given.sample(MOMENT_SAMPLES, fixed())[0].to(self.model.bases.linear_weight)
+            added = (self.model.branch(a) - self.model.straight_answers(a)).cpu().double()
+            both = moments_of(torch.cat([a.cpu().double(), added], 1)[None])[1][0]
+            found = found + both[: a.shape[1], a.shape[1] :]
+        if self.readings is None:
+            return found
+        return found - found @ self.readings.rows.T @ self.readings.gain.T
+
+    @torch.no_grad()
     def narrowing(self) -> Narrowing | None:
         """Return the covariances as the prior's less what sensors of the input see of it.
 
@@ -351,13 +378,20 @@ class _OutputPosterior(SampledPosterior):
         model, given = self.model, self.given
         if model.network is not None or model.fields.random_operator or self.readings is not None:
             return None
-        if self.local or not isinstance(given, ClosedForm):
+        inputs = given.narrowing()
+        if self.local or inputs is None:
             return None
         weight, offset = (one.to(given.mean) for one in model.straight())
-        prior, inputs = weight @ weight.T, given.narrowing()
+        prior = weight @ weight.T
         if self.root is not None:
             prior = prior + self.root[0] @ self.root[0].T
         return Narrowing(inputs.mean @ weight.T + offset, prior, inputs.directions @ weight.T)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Mean (B, p) of the coefficients, float64."""
+        known = self.narrowing()
+        return self.moments()[0] if known is None else known.mean
 
     def _outputs(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Yield outputs (size, M) on the training grid for each set, of held-out pairs nearby."""

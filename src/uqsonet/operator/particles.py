@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from uqsonet.gauss.gaussian import GaussianLaw
-from uqsonet.laws.base import InputPosterior
 from uqsonet.laws.truncated import resampled
 
 ISLANDS = 16
@@ -42,9 +41,6 @@ SHRUNK = 0.05
 
 SAMPLE_ROWS = 512
 """Samples that are worked on at a time: what readings see of them stays in the cache."""
-
-LAST_DISTANCE = 2.0
-"""How far samples of `Following` move after the last rise."""
 
 MAX_RISES = 16
 """Rises of a power, at most: an answer comes in bounded time, and says how little it is worth."""
@@ -87,12 +83,16 @@ class Samples:
 
     @property
     def effective_size(self) -> float:
-        """Independent samples that means are worth, from the spread of the islands' means."""
+        """Independent samples that means are worth.
+
+        It is seen from the spread of the islands' means, and at most what copies leave.
+        """
         parts = self.a.double().view(ISLANDS, -1, self.a.shape[1])
         between = parts.mean(1).var(0).sum() / ISLANDS  # of the mean of all
-        return min(
-            float(self.a.double().var(0).sum() / between.clamp_min(1e-300)), float(len(self.a))
-        )
+        means = float(self.a.double().var(0).sum() / between.clamp_min(1e-300))
+        told_by = self.z if self.z.shape[1] else self.a  # fields of classes may be the same
+        copies = told_by[:, 0].unique(return_counts=True)[1].double() / len(self.a)
+        return min(means, 1 / float(copies.square().sum()))
 
     def where(self, taken: Tensor, others: Samples) -> Samples:
         """Return the others where a sample is taken from them."""
@@ -205,30 +205,6 @@ def _rise(weight: Tensor, most: float, share: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if effective(middle) >= share else (low, middle)
     return max(low, 1e-4 * most)
-
-
-class Reweighted(Source):
-    """A law of the input given one set of sensors, whose samples are weighted.
-
-    Parameters
-    ----------
-    law : InputPosterior
-    log_weight : callable
-        Maps coefficients (n, r), float32, to logarithms of weights (n,), float64.
-    """
-
-    def __init__(self, law: InputPosterior, log_weight: Callable[[Tensor], Tensor]) -> None:
-        self._law, self.log_weight = law, log_weight
-
-    def start(self, size: int, generator: torch.Generator) -> Samples:
-        """Return samples of the law."""
-        a = self._law.sample(size, generator)[0]
-        return Samples(a, self.log_weight(a)[:, None], a)
-
-    def moved(self, z: Tensor, step: float, generator: torch.Generator) -> Samples:
-        """Return samples moved by the law itself."""
-        a = self._law.moved(z[None], step, generator)[0]
-        return Samples(a, self.log_weight(a)[:, None], a)
 
 
 class Split(Source):
@@ -351,15 +327,15 @@ class Following(Source):
     Parameters
     ----------
     weigh : callable
-        Maps coordinates z (n, k), float64, to coefficients (n, r), and to logarithms of weights
-        (n, S), as `Samples` has them.
+        Maps coordinates z (n, k), float64, and a generator to coefficients (n, r), and to
+        logarithms of weights (n, S), as `Samples` has them.
     count : int
         Number k of coordinates.
     """
 
-    last = LAST_DISTANCE
-
-    def __init__(self, weigh: Callable[[Tensor], tuple[Tensor, Tensor]], count: int) -> None:
+    def __init__(
+        self, weigh: Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]], count: int
+    ) -> None:
         self._weigh, self._count = weigh, count
 
     def _normals(self, size: int, generator: torch.Generator) -> Tensor:
@@ -367,16 +343,17 @@ class Following(Source):
 
     def start(self, size: int, generator: torch.Generator) -> Samples:
         """Return independent samples."""
-        return self._at(self._normals(size, generator))
+        return self._at(self._normals(size, generator), generator)
 
-    def _at(self, z: Tensor) -> Samples:
-        parts = [self._weigh(rows) for rows in z.split(SAMPLE_ROWS)]
+    def _at(self, z: Tensor, generator: torch.Generator) -> Samples:
+        parts = [self._weigh(rows, generator) for rows in z.split(SAMPLE_ROWS)]
         a, weight = (torch.cat(part) for part in zip(*parts, strict=True))
         return Samples(a, weight, z)
 
     def follow(self, now: Samples) -> None:
         """Learn the law of the coordinates that are farthest from standard normal."""
-        mean, variance = now.z.mean(0), now.z.var(0)
+        mean = now.z.mean(0)
+        variance = (now.z - mean).square().mean(0)
         away = (mean.square() + variance - 1 - variance.log()) / 2
         order = away.argsort(descending=True)[:FOLLOWED]
         self._seen = seen = order[away[order] > CHANCE_DIVERGENCE / len(now.z)]
@@ -394,7 +371,7 @@ class Following(Source):
         after = stay * z + step * fresh
         white = stay * self._white(z) + step * fresh[:, self._seen]
         after[:, self._seen] = self._mean + white @ self._root.T
-        return self._at(after)
+        return self._at(after, generator)
 
     def proposal(
         self, now: Samples, powers: Tensor, step: float, generator: torch.Generator

@@ -23,25 +23,21 @@ import hashlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.fields.grid import Values
-from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.gauss.posterior import Basis, Posterior, SeparatePosterior
+from uqsonet.gauss.given import Given, Moments, Separate
+from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.base import SAMPLES, EitherSide
+from uqsonet.operator.base import SAMPLES, Conditioned
 from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES, fit_bases, sized_bases, targets
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.operator.joint import JointPosterior
 
 Set = tuple[Tensor, Tensor, Tensor]
 """What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
@@ -84,7 +80,7 @@ PAIRS_TOGETHER = 4096
 """Number of pairs in one batch, where all pairs would need too much memory."""
 
 
-class Regression(EitherSide):
+class Regression(Conditioned):
     """Least squares on training pairs at the sensors.
 
     Parameters
@@ -100,6 +96,7 @@ class Regression(EitherSide):
     """
 
     method = "regression"
+    reads_functionals = True
 
     def __init__(
         self, functions: Functions, noise_std: float, input_modes: int = INPUT_MODES,
@@ -127,18 +124,14 @@ class Regression(EitherSide):
         """Training outputs (M, N)."""
         return _by_point(self._u_rows)
 
-    def condition_on(self, sensors: Sensors) -> Posterior:
-        """Return the law of the output given checked sensors of the input."""
-        return self._posterior("output", self._readings(sensors, None), sensors.single)
-
-    def condition_both(self, seen: Sensors, read: Sensors, size: int = SAMPLES) -> JointPosterior:
+    def condition_on(
+        self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
+    ) -> Joint:
         """Return the law of both sides given checked sensors of both."""
-        from uqsonet.operator.joint import JointPosterior
-
         sets = self._readings(seen, read)
-        input, output = (self._posterior(side, sets, seen.single) for side in ("input", "output"))
+        output, input = (self._posterior(side, sets, seen.single) for side in ("output", "input"))
         every = torch.full((len(sets),), self.effective_size(), dtype=torch.float64)
-        return JointPosterior(input, output, every, torch.ones_like(every))
+        return Joint(output, input, every, torch.ones_like(every))
 
     def effective_size(self) -> float:
         """Return the number of pairs: samples are errors of theirs."""
@@ -166,8 +159,8 @@ class Regression(EitherSide):
     def _posterior(self, side: str, sets: list[Set], single: bool) -> Posterior:
         """Return the law of the fields of one side."""
         grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
-        alone = [PairPosterior(grid, basis, single, *self._predicted(side, *one)) for one in sets]
-        return SeparatePosterior(single, alone)
+        law = Separate([Pairs(partial(self._predicted, side, *one)) for one in sets])
+        return Posterior(grid, basis, single, law)
 
     def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
         """Return what is predicted for one set of readings of all pairs (N, m) and of its own."""
@@ -274,25 +267,25 @@ class _LeastSquares:
         return covariance
 
 
-class PairPosterior(Posterior):
+class Pairs(Given):
     """The prediction for one set of sensors, plus errors of pairs that were left out."""
 
-    def __init__(
-        self, grid: Domain, basis: Basis, single: bool, mean: Tensor,
-        covariance: Callable[[], Tensor], errors: Errors,
-    ) -> None:  # fmt: skip
-        super().__init__(grid, basis, single)
-        self._mean, self._covariance, self._errors = mean, covariance, errors
+    def __init__(self, predict: Callable[[], Prediction]) -> None:
+        self._predict = predict
 
-    def coefficient_moments(
-        self, size: int = 0, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def _predicted(self) -> Prediction:
+        return self._predict()
+
+    def estimate(self, size: int, generator: torch.Generator | None) -> Moments:
         """Return the exact moments over all pairs; `size` and `generator` have no influence."""
-        return self._mean[None], self._covariance()[None]
+        mean, covariance, _ = self._predicted
+        return mean[None], covariance()[None]
 
-    def coefficient_samples(self, size: int, generator: torch.Generator) -> Tensor:
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return predictions with the error of a random pair."""
-        return (self._mean + self._errors(size, generator))[None]
+        mean, _, errors = self._predicted
+        return (mean + errors(size, generator))[None]
 
 
 def first_pairs(functions: Functions) -> tuple[Tensor, Tensor]:

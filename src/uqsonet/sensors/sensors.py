@@ -330,7 +330,7 @@ def require_readable(
                 f"without a transform, and it knows {one.name} under {one.transform.name}: a "
                 f"combination of values of {one.name} is not linear in that. Give sensors at points"
             )
-        if number < len(inputs) and law is not None and law.name != "mixture":
+        if number < len(inputs) and law is not None and not law.reads_functionals:
             raise ObservationError(
                 f"sensors of {one.name}: the law {law.name!r} of the input takes sensors at "
                 "points, no weights on points; the laws gaussian and mixture do"

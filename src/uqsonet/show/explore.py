@@ -28,7 +28,7 @@ from uqsonet.fields.field import Transform, part_columns
 from uqsonet.fields.layout import as_base64
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
-from uqsonet.gauss.posterior import MOMENT_SAMPLES, MOMENT_SEED
+from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED
 from uqsonet.operator.model import KarhunenLoeveModel
 
 SMALL = 1 << 20  # arrays of up to this many numbers are written as they are
@@ -161,7 +161,7 @@ def _require_shown(emulator: Any) -> None:
             f"the architecture {model.config.architecture!r} cannot be explored: pages compute "
             "with a perceptron ('karhunen_loeve')"
         )
-    if model.law is not None:
+    if model.law.name != "gaussian":
         raise ConfigError(
             f"the law {model.law.name!r} cannot be explored: only 'gaussian' has a closed form "
             "for a page (uqsonet fit --law gaussian)"

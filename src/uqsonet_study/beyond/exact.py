@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import ConfigError
-from uqsonet.gauss.seeds import restarted
-from uqsonet.laws.base import InputLaw, InputPosterior
+from uqsonet.gauss.given import Given, Separate, Whole
+from uqsonet.laws.base import InputLaw, Linear
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.file import read_weights
 from uqsonet.sensors.sensors import Sensors
@@ -34,7 +34,7 @@ class ExactLaw(InputLaw):
     """The exact law of a problem's input (this module's text)."""
 
     name = EXACT
-    separate = True
+    separate, reads_functionals = True, False
 
     def __init__(self, problem: str) -> None:
         self._problem = get_problem(problem)
@@ -43,8 +43,12 @@ class ExactLaw(InputLaw):
         """Return nothing: the law is the problem's own."""
         return {}
 
-    def condition(self, bases: KarhunenLoeveBases, sensors: Sensors) -> ExactPosterior:
+    def condition(
+        self, bases: KarhunenLoeveBases, sensors: Sensors, also: Linear | None = None
+    ) -> Given | None:
         """Return the exact posterior of each set; all its sensors have the same noise."""
+        if also is not None:
+            return None
         laws = []
         for s, used in enumerate(sensors.mask):
             noise = sensors.noise()[s, used]
@@ -53,25 +57,27 @@ class ExactLaw(InputLaw):
             law = self._problem.prior.posterior(sensors.locations[s, used], values, level)
             if law is None:
                 raise ConfigError(f"problem {self._problem.name}: nobody knows its posterior")
-            laws.append(law)
-        return ExactPosterior(bases, laws)
+            laws.append(ExactGiven(bases, law))
+        return Separate(laws)
 
 
-class ExactPosterior(InputPosterior):
-    """Coefficients of fields that the exact posteriors draw."""
+class ExactGiven(Given):
+    """Coefficients of fields that the exact posterior of one set draws."""
 
-    def __init__(self, bases: KarhunenLoeveBases, laws: list[Law]) -> None:
-        self._bases, self._laws = bases, laws
+    def __init__(self, bases: KarhunenLoeveBases, law: Law) -> None:
+        self._bases, self._law = bases, law
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return coefficients (B, size, r) of drawn fields."""
-        every = self.fields(self._bases, size, generator)
-        return torch.stack([self._bases.coefficients_of(fields) for fields in every])
+        """Return coefficients (1, size, r) of drawn fields."""
+        (fields,) = self._drawn(size, generator)
+        return self._bases.coefficients_of(fields)[None]
 
-    def fields(
-        self, bases: KarhunenLoeveBases, size: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
-        """Yield fields (size, n) of each set, float32."""
-        for law in restarted(generator, self._laws):
-            seed = int(torch.randint(2**62, (), generator=generator))
-            yield law.draw(np.random.default_rng(seed), size).float()
+    @property
+    def functions(self) -> Whole:
+        """Drawn fields."""
+        return self._drawn
+
+    def _drawn(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield fields (size, n), float32."""
+        seed = int(torch.randint(2**62, (), generator=generator))
+        yield self._law.draw(np.random.default_rng(seed), size).float()

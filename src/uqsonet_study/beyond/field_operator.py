@@ -12,6 +12,7 @@ written in the output's modes: trunk, laws of the input and residuals stay what 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,12 +21,12 @@ from torch import Tensor, nn
 from uqsonet.errors import ConfigError
 from uqsonet.fields.cloud import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.given import Given, fixed
 from uqsonet.operator.base import Batch, register
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet_study.settings import KarhunenLoeveFieldNetwork
 
 if TYPE_CHECKING:
-    from uqsonet.laws.base import InputPosterior
     from uqsonet.runs.functions import Functions
 
 ROWS = 100  # fields that go through the network at once
@@ -201,17 +202,24 @@ class KarhunenLoeveFieldModel(KarhunenLoeveModel):
         return torch.cat([self.of_fields(*row) for row in rows]).reshape(*a.shape[:-1], -1)
 
     def drawn(
-        self, given: InputPosterior, size: int, generator: torch.Generator | None
+        self, given: Given, size: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """Return samples of both parts of b, from whole fields of the law."""
         straight, added = [], []
-        generator = generator or torch.Generator().manual_seed(0)
-        for field in given.fields(self.bases, size, generator):
+        for field in self.fields_of(given, size, generator or fixed()):
             field = field.to(self.bases.linear_weight.device)
             added.append(torch.cat([self._added(some) for some in field.split(ROWS)]))
             a = self.bases.coefficients_of(field) if self.config.linear_skip else None
             straight.append(torch.zeros_like(added[-1]) if a is None else self.straight_answers(a))
         return torch.stack(straight), torch.stack(added)
+
+    def fields_of(self, given: Given, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield transformed inputs (size, n) of each set: whole ones where the law has them."""
+        if given.functions is not None:
+            yield from given.functions(size, generator)
+            return
+        for a in given.sample(size, generator):
+            yield torch.addmm(self.bases.input_mean.float(), a.float(), self.bases.input_factor.T)
 
     def answers_to(self, functions: Functions, a: Tensor) -> Tensor:
         """Return answers (N, p) to functions with coefficients a (N, r), from whole fields."""

@@ -18,6 +18,7 @@ from uqsonet.errors import DataError, NoUncertaintyError
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.given import spread
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -26,7 +27,7 @@ from uqsonet.gauss.metrics import (
     rank_shares,
     relative_error,
 )
-from uqsonet.gauss.posterior import PointPosterior, Posterior, spread
+from uqsonet.gauss.posterior import Posterior
 from uqsonet_study.beyond.distances import marginal_w1, mass_within, quantile_bins
 from uqsonet_study.distances import bures_wasserstein2, expected_crps, wasserstein2
 from uqsonet_study.reference.files import ObservationSets, Reference, load_sets
@@ -185,24 +186,23 @@ def score_set(
     generator: torch.Generator,
 ) -> dict[str, float]:
     """Return the metrics of one posterior (a batch of one) against reference set `s`."""
-    ref, config = targets.reference, targets.config
+    ref, config, law = targets.reference, targets.config, posterior.law
     offset, basis = expansion.offset, expansion.basis
     try:
         if config.estimator == "monte_carlo":  # plain on both sides, as the paper does
-            mean, covariance = posterior.coefficient_moments(config.model_samples, generator)
+            mean, covariance = law.moments(config.model_samples, generator)
         else:
-            mean, covariance = posterior.even_moments(config.model_samples)
+            mean, covariance = law.moments(config.model_samples)
     except NoUncertaintyError:
-        assert isinstance(posterior, PointPosterior)
-        found = offset + posterior.coefficients.double() @ basis.T
+        found = offset + law.mean @ basis.T
         return _errors((found[0], None), targets, s)
     predicted_mean, predicted_std = (offset + mean @ basis.T)[0], spread(basis, covariance)[0]
     grid, kept = targets.fields.training_grid()
     quantiles = None if ref is None else ref.quantiles
     size = config.model_samples if quantiles is not None else BAND_SAMPLES
-    drawn = posterior.coefficient_samples(min(config.model_samples, size), generator)[0]
-    if posterior.whole is not None:  # no sums of modes
-        samples = next(posterior.whole(len(drawn), generator)).float()
+    drawn = law.sample(min(config.model_samples, size), generator)[0]
+    if law.functions is not None:  # no sums of modes
+        samples = next(law.functions(len(drawn), generator)).float()
     else:  # in single precision, whose rounding is far below what so few samples leave open
         samples = torch.addmm(expansion.scored_offset, drawn.float(), expansion.scored_basis.T)
     truth, ordered = targets.truth[s, kept].float(), ascending(samples)
@@ -234,7 +234,7 @@ def score_set(
         scores["w2"] = wasserstein2(*expansion.coordinates(drawn, outcomes, weights))
         scores |= _named(coverage(ordered, outcomes.float(), LEVELS))
         size = EXPECTED * config.model_samples
-        more = posterior.coefficient_samples(size, generator)[0]
+        more = law.sample(size, generator)[0]
         # In single precision, too, about the middle of the data: nothing large is left to cancel.
         expected = ascending(more.float() @ expansion.scored_basis.T)
         left = ascending((outcomes - offset[kept]).float())
