@@ -274,7 +274,7 @@ class FieldPosterior:
         """
         from uqsonet.show.inference_data import inference_data
 
-        both = hasattr(self._operator.answering, "condition_both")  # there is a law of inputs
+        both = hasattr(self._operator.operator, "condition_both")  # there is a law of inputs
         fields = self._operator.named_fields if both else self._operator.outputs
         laws: dict[str, FieldPosterior] = {"posterior": self}
         if both:  # others may have no answer without sensors

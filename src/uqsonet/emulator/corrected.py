@@ -91,7 +91,7 @@ def corrected(
         found, left = _solved(operator, solver, a)
         sizes.append(_effective(conditioned, a, c, found))
         every.append((a, found))
-        fitted = _fitted(replace(operator, floor=None), every, left)
+        fitted = _fitted(replace(operator, given_inputs=None, given_outputs=None), every, left)
         answer = Conditioned(fitted, sets, conditioned.likelihood)
     if sizes[-1] < MIN_EFFECTIVE_SHARE * size:
         warnings.warn(

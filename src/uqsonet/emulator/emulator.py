@@ -37,7 +37,8 @@ class Emulator(NamedOperator):
 
     Attributes
     ----------
-    operator, inputs, outputs, encoded, noise_std, remainder, calibration, floor
+    operator, inputs, outputs, encoded, noise_std, remainder, calibration, given_inputs, \
+    given_outputs
         Those of `NamedOperator`.
     card : dict
         What it was made from, how, how good it is, and its limits.
@@ -229,7 +230,8 @@ class Emulator(NamedOperator):
 
     def with_operator(self, operator: Operator) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
-        return replace(self, operator=operator, remainder=None, unexplained=None, floor=None)
+        nothing = dict.fromkeys(("remainder", "unexplained", "given_inputs", "given_outputs"))
+        return replace(self, operator=operator, **nothing)
 
     def save(self, path: Path | str) -> None:
         """Write the model to a file that `uqsonet.load` reads: weights, fields, card, calibration.

@@ -11,12 +11,11 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.posterior import Posterior, SeparatePosterior
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:  # needed only for sensors of outputs
     from uqsonet.laws.bases import KarhunenLoeveBases
-    from uqsonet.operator.baselines import Floor
     from uqsonet.operator.joint import JointPosterior
 
 
@@ -62,13 +61,10 @@ class NamedOperator:
     remainder: Tensor | None = None
     """Std (n,) of what the operator's output modes leave out, at the output's points."""
     calibration: Calibration | None = None
-    floor: Floor | None = None
-    """What answers which number of sensors, where that is not always the operator."""
-
-    @property
-    def answering(self) -> Operator | Floor:
-        """What answers: the operator, or one of several."""
-        return self.floor or self.operator
+    given_inputs: Operator | None = None
+    """What answers sensors of inputs, where that is not the operator."""
+    given_outputs: Operator | None = None
+    """The same where some of the sensors are of outputs."""
 
     @property
     def fields(self) -> OperatorFields:
@@ -120,20 +116,37 @@ class NamedOperator:
 
     def law(self, sets: Sensors) -> Posterior:
         """Return the law of the output given sensors of inputs."""
-        return self.answering.condition_on(self.encode(sets))
+        by_set, encoded = self.answering(sets), self.encode(sets)
+        if len(set(map(id, by_set))) == 1:
+            return by_set[0].condition_on(encoded)
+        alone = [one.condition_on(encoded.alone(b)) for b, one in enumerate(by_set)]
+        return SeparatePosterior(sets.single, alone)
+
+    def answering(self, sets: Sensors) -> list[Operator]:
+        """Return what answers each set; without sensors it is the operator."""
+        given = self.given_inputs or self.operator, self.given_outputs or self.operator
+        read = (sets.mask & (sets.field >= len(self.inputs))).any(1).tolist()
+        some = sets.mask.any(1).tolist()
+        return [given[k] if any else self.operator for k, any in zip(read, some, strict=True)]
 
     def joint_law(self, sets: Sensors) -> JointPosterior:
         """Return the law of both sides given sensors of either.
 
         It raises `ObservationError` if the operator knows no law of its input.
         """
-        condition: Any = getattr(self.answering, "condition_both", None)
-        if condition is None:
+        if not hasattr(self.operator, "condition_both"):
             raise ObservationError(
                 f"{self.method} has no law of its input, so it takes no sensors of its output and "
                 "answers nothing about its input; the Karhunen-Loeve model does"
             )
-        return condition(self.encode(sets), self.encode(sets, outputs=True))
+        by_set: list[Any] = self.answering(sets)
+        seen, read = self.encode(sets), self.encode(sets, outputs=True)
+        if len(set(map(id, by_set))) == 1:
+            return by_set[0].condition_both(seen, read)
+        from uqsonet.operator.joint import together
+
+        alone = [one.condition_both(seen.alone(b), read.alone(b)) for b, one in enumerate(by_set)]
+        return together(alone, sets.single)
 
     def encode(self, sets: Sensors, outputs: bool = False) -> Sensors:
         """Return the sensors of one side as the operator takes them."""

@@ -263,12 +263,9 @@ def _joint_covariance(
     emulator: NamedOperator, sets: Sensors, valued: bool
 ) -> tuple[Tensor, Sensors]:
     """Return the covariance (k, k) of ``(a, c)``, and the sensors that it does not know of."""
-    operator: Any = emulator.operator
-    if emulator.floor is not None and valued:
-        side = "outputs" if emulator.reads_outputs(sets) else "inputs"
-        operator = emulator.floor.answers(side, int(sets.counts[0]))
+    operator = emulator.answering(sets)[0] if valued else emulator.operator
     if operator is emulator.operator:
-        emulator = replace(emulator, floor=None)
+        emulator = replace(emulator, given_inputs=None, given_outputs=None)
     model = operator if isinstance(operator, KarhunenLoeveModel) else None
     closed = model is not None and model.network is None and model.law is None
     if not valued and not closed:
