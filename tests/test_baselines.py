@@ -10,9 +10,9 @@ from uqsonet.operator import regression
 from uqsonet.operator.base import Conditioned
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import targets as coefficients_of
-from uqsonet.operator.local_regression import LocalRegression
-from uqsonet.operator.regression import KernelRegression
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
+from uqsonet_study import least_squares
 from uqsonet_study.baselines import SensorFree, build_baseline
 from uqsonet_study.problems import get_problem
 from uqsonet_study.storage import load_functions
@@ -69,10 +69,10 @@ def test_cokriging_copes_with_inputs_of_low_rank(toy_files):
 
 def test_residuals_of_regression_are_those_of_pairs_left_out(functions, monkeypatch):
     """Each pair is predicted from the others, with the same penalty."""
-    monkeypatch.setattr(regression, "RIDGES", (1e-12,))
+    monkeypatch.setattr(least_squares, "RIDGES", (1e-12,))
     x, m, noise = np.linspace(-1, 1, 401)[[60, 200, 330], None], 3, 0.3
     answer = build_baseline("regression", functions, noise).condition(x, [1.0, 0.8, 1.3])
-    found = answer.law.laws[0]._predicted[2].__self__
+    found = answer.law.laws[0].one
     readings = functions.kappa[:, [60, 200, 330]].double().log()
     bases = build_baseline("cokriging", functions, noise).bases
     targets = coefficients_of(bases, functions)["c"].double()
@@ -113,16 +113,16 @@ def of_method(method: str, functions: Functions) -> Conditioned:
     if method in ("cokriging", "regression"):
         return build_baseline(method, functions, 0.0)
     bases = build_baseline("cokriging", functions, 0.0).bases
-    if method == "kernel":
-        return KernelRegression(bases, functions.kappa, functions.u)
-    coefficients = coefficients_of(bases, functions)
-    return LocalRegression(bases, coefficients["a"], coefficients["c"])
+    return Regression(bases, **coefficients_of(bases, functions))
 
 
-@pytest.mark.parametrize("method", ["cokriging", "regression", "kernel", "local"])
+@pytest.mark.parametrize("method", ["cokriging", "regression", "all pairs", "near pairs"])
 @pytest.mark.parametrize("noise", [1e6, 1e15])
-def test_a_sensor_that_its_noise_switches_off_is_as_if_absent(functions, method, noise):
+def test_a_sensor_that_its_noise_switches_off_is_as_if_absent(
+    functions, method, noise, monkeypatch
+):
     """Exact sensors stay exact, in any order."""
+    monkeypatch.setattr(regression, "ALL_PAIRS", 1000 if method == "all pairs" else 100)
     model, at = of_method(method, functions), [60, 210, 333]
     x = torch.linspace(-1, 1, 401)[at, None].double()
     y = functions.kappa[3, at].double()

@@ -15,7 +15,7 @@ from tests.test_joint import FIELDS, SMALL, curved_model, fitted, integral, line
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.emulator.likelihood import Student
 from uqsonet.errors import ObservationError, ObservationWarning
-from uqsonet.operator.baselines import Cokriging, Floor
+from uqsonet.operator.baselines import Cokriging
 from uqsonet.runs.functions import Functions
 
 X = np.linspace(0, 1, 12)[:, None]
@@ -185,9 +185,9 @@ def test_a_solver_corrects_the_answer_that_there_is() -> None:
         wrong.bases.linear_weight.mul_(0.2)
     p = len(exact.bases.linear_weight)
     cokriging = Cokriging.on(exact.bases, torch.zeros(p, p))
-    operators = {"uqsonet": wrong, "cokriging": cokriging}
-    floor = Floor(operators, {"outputs": {6: "cokriging"}})
-    emulator = Emulator(wrong, [FIELDS.input], [FIELDS.output], noise_std=0.0, floor=floor)
+    emulator = Emulator(
+        wrong, [FIELDS.input], [FIELDS.output], noise_std=0.0, given_outputs=cokriging
+    )
     solver, x = integral().numpy().T, SMALL.points().numpy()
     u = emulator.condition()["k"].sample(1, seed=5)[0] @ solver
     start = emulator.condition(u=(x[::2], u[::2], 0.03))

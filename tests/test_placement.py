@@ -31,9 +31,9 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet_study.baselines import SensorFree
+from uqsonet_study.least_squares import LeastSquares
 from uqsonet_study.problems.poisson2d import Poisson2D, source_field
 from uqsonet_study.reference.affine import ClosedForm
 from uqsonet_study.reference.sampling import posterior_law
@@ -202,7 +202,7 @@ def test_samples_serve_a_curved_operator(curved, side: str) -> None:
 def test_other_laws_and_methods_place_by_samples(answers_by: str) -> None:
     model, functions = mixture_model()
     regression = answers_by == "regression"
-    emulator = Emulator.around(Regression(functions, 0.0) if regression else model)
+    emulator = Emulator.around(LeastSquares(functions, 0.0) if regression else model)
     given = {"k": (X[[4]], [0.4], 0.1), "u": (X[[9]], [0.1], 0.1)}
     found = emulator.place(1, {"k": X, "u": X}, given=given, noise_std=0.1)
     posterior = emulator.condition(**given)

@@ -13,10 +13,10 @@ from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import Conditioned
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES
-from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study import BASELINES
+from uqsonet_study.least_squares import LeastSquares
 
 
 class SensorFree(Conditioned):
@@ -56,7 +56,7 @@ def build_baseline(
     functions: Functions,
     noise_std: float,
     bases: KarhunenLoeveBases | None = None,
-) -> SensorFree | Cokriging | Regression:
+) -> SensorFree | Cokriging | LeastSquares:
     """Return the baseline `sensor_free`, `cokriging` or `regression`, fitted to training pairs.
 
     Parameters
@@ -71,5 +71,5 @@ def build_baseline(
     if name == "cokriging":
         return Cokriging(functions, noise_std)
     if name == "regression":
-        return Regression(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
+        return LeastSquares(functions, noise_std, INPUT_MODES, OUTPUT_MODES, bases)
     raise ConfigError(f"baseline {name!r} is unknown; there are {', '.join(BASELINES)}")

@@ -12,7 +12,7 @@ import uqsonet
 from uqsonet.fields.field import Field
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.fitting import choose_law as choice
+from uqsonet.fitting import comparison
 from uqsonet.fitting import fit as fitting
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.laws import clusters
@@ -38,7 +38,7 @@ def quick_fits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clusters, "CLUSTERS", (1, 2))
         patch.setattr(clusters, "SHRINKAGE", (0.0, 0.05))
-        patch.setattr(choice, "SCORE_DRAWS", 128)
+        patch.setattr(comparison, "DRAWS", 128)
         yield
 
 

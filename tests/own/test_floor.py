@@ -1,10 +1,9 @@
-"""The floor: what answers which number of sensors, few runs, and a field from sensors of itself."""
+"""The floor: what answers sensors of each side, few runs, and a field from sensors of itself."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +12,12 @@ import torch
 import uqsonet
 from tests.own.conftest import quiet
 from uqsonet.errors import DataError, ObservationError
-from uqsonet.fitting import choose_answer
 from uqsonet.fitting import fit as fitting
-from uqsonet.operator import baselines, local_regression, regression
-from uqsonet.operator.baselines import Floor
-from uqsonet.operator.closed_form import unexplained_root
+from uqsonet.operator import regression
+from uqsonet.operator.baselines import plain
+from uqsonet.operator.closed_form import targets
 from uqsonet.operator.file import read_weights, write_weights
-from uqsonet.operator.regression import KernelRegression
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of, split_runs
 from uqsonet.show.explore import page
@@ -61,14 +59,11 @@ def error(model: uqsonet.Emulator, a: np.ndarray, count: int) -> float:
 
 
 def test_a_better_plain_answer_is_taken_and_the_card_says_so(model: uqsonet.Emulator) -> None:
-    assert model.floor is not None and model.floor.choice["inputs"][5] == "kernel_regression"
-    row = next(
-        row
-        for row in model.card["recipe"]["answers"]
-        if (row["read"], row["sensors"]) == ("inputs", 5)
-    )
-    assert row["taken"] == "kernel_regression" and row["less"] > 3 * row["standard_error"] > 0
-    assert "5 sensors of inputs are answered by regression" in str(model).replace("\n  ", " ")
+    assert isinstance(model.given_inputs, Regression)
+    row = model.card["recipe"]["answers"][0]
+    assert row["read"] == "inputs" and row["sensors"] == [1, 5] and row["layouts"] == 6
+    assert row["taken"] == "regression" and row["less"] > 2 * row["standard_error"] > 0
+    assert "Sensors of inputs are answered by regression" in str(model).replace("\n  ", " ")
     fresh = smooth(50, 1)
     own = error(model.with_operator(model.operator), fresh, 5)
     assert error(model, fresh, 5) < 0.3 * own
@@ -78,31 +73,28 @@ def test_a_better_plain_answer_is_taken_and_the_card_says_so(model: uqsonet.Emul
 def test_a_named_law_keeps_the_model_and_says_what_would_be_better() -> None:
     a = smooth(150)
     runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
-    found = uqsonet.fit(runs, sensors=5, bar=False, law="gaussian")
-    assert found.floor is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "MIN_LEFT", np.inf)
+        found = uqsonet.fit(runs, sensors=5, bar=False, law="gaussian")
+    assert found.given_inputs is None is found.given_outputs
     assert "would be better" in str(found)
 
 
-@pytest.mark.parametrize(("at_two", "taken"), [(1.03, "kernel_regression"), (1.3, "uqsonet")])
-def test_a_number_of_sensors_is_answered_as_all_are_unless_it_says_otherwise(
-    at_two: float, taken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-
-    def scores(relative: float) -> dict[str, torch.Tensor]:
-        shares = torch.tensor([[0.5], [0.9]]).expand(2, 40)
-        drawn = [torch.from_numpy(1 + 0.3 * rng.standard_normal((1, 40))) for _ in range(3)]
-        sizes = {"uqsonet": 1.0, "kernel_regression": relative, "mean": 2.0}
-        return {
-            name: torch.cat([size * one / one.mean(), shares])
-            for (name, size), one in zip(sizes.items(), drawn, strict=True)
-        }
-
-    found = {("inputs", 2): scores(at_two), ("inputs", 5): scores(0.5)}
-    monkeypatch.setattr(choose_answer, "_scores", lambda *_: found)
-    choice, rows = choose_answer.choose_answer([(Any, Any)], may_choose=True)  # type: ignore
-    assert choice["inputs"] == {2: taken, 5: "kernel_regression"}
-    assert [row["why"] for row in rows] == ["usual" if at_two < 1.1 else "crps", "usual"]
+def test_sensors_of_outputs_of_which_the_model_makes_nothing_are_answered_by_regression() -> None:
+    """Squares have two roots: from outputs the model finds neither, and says one is sure."""
+    z = np.random.default_rng(0).standard_normal((180, 4))
+    modes = np.cos(np.pi * np.arange(1, 5)[:, None] * LINE) / np.arange(1, 5)[:, None]
+    k, u = z @ modes, (z @ modes) ** 2 + 0.5 * (z @ modes)
+    model = uqsonet.fit(uqsonet.Runs({"k": k[:160]}, {"u": u[:160]}), sensors=[12], bar=False)
+    assert model.given_inputs is None and isinstance(model.given_outputs, Regression)
+    row = model.card["recipe"]["answers"][1]
+    assert row["read"] == "outputs" and row["above_uqsonet"] > 0.5
+    sensors = np.broadcast_to(LINE[1::2, None], (20, 12, 1)), u[160:, 1::2]
+    found, own = (
+        np.abs(np.asarray(quiet(one, u=sensors)["k"].mean()) - k[160:]).mean()
+        for one in (model, model.with_operator(model.operator))
+    )
+    assert found < 0.7 * own
 
 
 def test_a_file_answers_the_same(model: uqsonet.Emulator, tmp_path: Path) -> None:
@@ -117,9 +109,12 @@ def test_a_file_answers_the_same(model: uqsonet.Emulator, tmp_path: Path) -> Non
         np.testing.assert_array_equal(one[name].sample(5), two[name].sample(5))
         np.testing.assert_array_equal(one[name].band(0.9), two[name].band(0.9))
     text = page(loaded, "bent")
-    assert "shows the model alone" in text and re.search(
-        r"For .*5 sensors of a[, ].* plainer answer", text
-    )
+    assert "shows the model alone" in text and re.search(r"For sensors of a.* plainer answer", text)
+    tensors, meta = read_weights(files[0])
+    meta["emulator"]["floor"] = {"inputs": {"5": "kernel_regression"}}
+    write_weights(files[1], tensors, meta)
+    with pytest.raises(DataError, match="fit again"):
+        uqsonet.load(files[1])
 
 
 def test_sets_of_different_counts_and_any_order_have_the_answers_that_they_have_alone(
@@ -168,7 +163,7 @@ def test_leaving_a_pair_out_is_what_the_closed_form_says() -> None:
     rng = np.random.default_rng(0)
     rows = torch.from_numpy(rng.standard_normal((30, 3)))
     target = torch.sin(rows[:, :1]) + 0.1 * torch.from_numpy(rng.standard_normal((30, 1)))
-    kernel = regression.Kernel(2.0, 0.1)
+    kernel = regression.Kernel(2.0, 0.1, 0.0)
     square = kernel.between(rows, rows) + 0.01 * torch.eye(30, dtype=torch.float64)
     inverse = torch.linalg.inv(square)
     left = (inverse @ target) / inverse.diagonal()[:, None]
@@ -184,23 +179,24 @@ def test_least_squares_and_no_information_are_ends_of_the_kernel() -> None:
     a = rng.standard_normal((120, 4)) @ np.cos(np.outer(np.arange(1, 5), np.pi * LINE))
     runs = uqsonet.Runs({"a": a}, {"u": np.cumsum(a, 1) / 25})
     linear = uqsonet.fit(runs, sensors=[4], bar=False, law="gaussian")
-    inputs = rows_of(runs.inputs, linear.inputs).whole()
-    outputs = rows_of(runs.outputs, linear.outputs).whole()
-    pairs = KernelRegression(linear.bases, inputs, outputs)
+    functions = Functions(
+        linear.fields,
+        "training",
+        rows_of(runs.inputs, linear.inputs).whole(),
+        rows_of(runs.outputs, linear.outputs).whole(),
+    )
+    a_of, c = targets(linear.bases, functions).values()
     x, y = (part[0] for part in read(a[:1], 4))
-    found = linear.with_operator(pairs)
+    found = linear.with_operator(Regression(linear.bases, a_of, c))
     np.testing.assert_allclose(
         quiet(found, x, y).mean(), np.cumsum(a[0]) / 25, atol=0.02 * np.abs(a).max()
     )
-    shuffled = KernelRegression(linear.bases, inputs[rng.permutation(120)], outputs)
+    shuffled = Regression(linear.bases, a_of[rng.permutation(120)], c)
     answer = quiet(linear.with_operator(shuffled), x, y)
     spread = (np.cumsum(a, 1) / 25).std(0).mean()
     assert 0.8 * spread < answer.std().mean() < 1.3 * spread
-    root = unexplained_root(linear.bases, Functions(linear.fields, "training", inputs, outputs))
-    with pytest.raises(DataError, match="no answer by nobody"):
-        Floor.of(
-            linear.operator, root, {"inputs": inputs, "outputs": outputs}, {"inputs": {3: "nobody"}}
-        )
+    with pytest.raises(DataError, match="no answer by 'nobody'"):
+        plain("nobody", linear.operator, c, {})
 
 
 def front(a: np.ndarray) -> np.ndarray:
@@ -213,17 +209,12 @@ def test_many_runs_are_regressed_on_where_they_are_near(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Chosen by held-out runs, the same from a file, alone and in company, in any order."""
-    for module, name, value in (
-        (local_regression, "ANSWERING_PAIRS", 40),
-        (baselines, "MIN_LOCAL_PAIRS", 80),
-        (regression, "MAX_PAIRS", 80),
-    ):
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(regression, "NEAR_PAIRS", 40)
+    monkeypatch.setattr(regression, "ALL_PAIRS", 80)
     monkeypatch.setattr(fitting, "MIN_LEFT", np.inf)
     a = smooth(400)
     near = uqsonet.fit(uqsonet.Runs({"a": a}, {"u": front(a)}), sensors=[5], bar=False)
-    assert near.floor is not None and near.floor.choice["inputs"][5] == "local_regression"
-    assert "regression on the pairs nearest to what is read" in str(near).replace("\n  ", " ")
+    assert isinstance(near.given_inputs, Regression)
     near.save(tmp_path / "one.safetensors")
     loaded = uqsonet.load(tmp_path / "one.safetensors")
     fresh = smooth(40, 1)
@@ -302,4 +293,5 @@ def test_rounding_does_not_choose_what_answers(scale: float) -> None:
     a = scale * np.exp(0.3 * smooth(80))
     field = uqsonet.FieldRuns.of(a, transform="log")
     found = uqsonet.fit(uqsonet.Runs({"a": field}, {"u": a}), sensors=[4], bar=False)
-    assert found.floor is None  # all answers are exact, but for the rounding of values
+    # All answers are exact, but for the rounding of values.
+    assert found.given_inputs is None is found.given_outputs

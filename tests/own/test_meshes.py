@@ -17,8 +17,10 @@ from uqsonet.errors import DataError
 from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain, point_weights
-from uqsonet.operator.regression import KernelRegression
+from uqsonet.operator.closed_form import targets
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.field_runs import FieldRuns
+from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of
 from uqsonet.show import terminal
 
@@ -89,7 +91,8 @@ def test_answers_by_pairs_have_their_fields_back_on_a_refined_mesh() -> None:
         for one, fields in ((runs.inputs, model.inputs), (runs.outputs, model.outputs))
     )
     sensors = points[::12], k[55, ::12]
-    pairs = model.with_operator(KernelRegression(model.bases, inputs, outputs))
+    functions = Functions(model.fields, "training", inputs, outputs)
+    pairs = model.with_operator(Regression(model.bases, **targets(model.bases, functions)))
     error = np.abs(quiet(pairs, *sensors).mean() - 2 * k[55]).max()
     assert error < 0.02 * np.abs(k).max()
     operator = model.operator

@@ -7,7 +7,7 @@ import uqsonet
 from tests.laws.conftest import SMALL, gaussian_fields, kernel
 from uqsonet.errors import ConfigError
 from uqsonet.fitting import choose_answer as nearest
-from uqsonet.fitting import choose_law as choice
+from uqsonet.fitting import comparison
 from uqsonet.fitting import fit as fitting
 from uqsonet.show.explore import page
 
@@ -25,7 +25,7 @@ def model() -> uqsonet.Emulator:
     k, u = fronts(1200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "score", lambda *_, **__: [[]])
-        patch.setattr(choice, "SCORE_DRAWS", 64)
+        patch.setattr(comparison, "DRAWS", 64)
         patch.setattr(nearest, "TRIED", (8,))
         patch.setattr(nearest, "MIN_UNSCORED", 90)
         runs = uqsonet.Runs({"k": (k, SMALL)}, {"u": (u, SMALL)})
@@ -33,9 +33,7 @@ def model() -> uqsonet.Emulator:
 
 
 def test_samples_of_fronts_are_fronts(model, tmp_path):
-    found = model.card["recipe"]["left_over"]
-    assert found["nearest"] == 8
-    assert found["tried"][0]["crps"] < 0.9 * found["own"]
+    assert model.card["recipe"]["nearest"] == 8
     model.save(tmp_path / "fronts.safetensors")
     again = uqsonet.load(tmp_path / "fronts.safetensors")
     k, u = fronts(1220)
@@ -62,4 +60,4 @@ def test_an_operator_without_a_rest_keeps_all_pairs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "score", lambda *_, **__: [[]])
         model = uqsonet.fit(runs, sensors=[4], bar=False, law="gaussian")
-    assert "left_over" not in model.card["recipe"] and not model.operator.config.nearest
+    assert "nearest" not in model.card["recipe"] and not model.operator.config.nearest

@@ -19,6 +19,7 @@ from tests.test_joint import curved_model, mixture_model
 from uqsonet import Emulator, FieldPosterior
 from uqsonet.networks.attention import AttentionModel
 from uqsonet.networks.config import AttentionNetwork
+from uqsonet.operator.closed_form import fit_bases, sized_bases, targets
 from uqsonet.operator.regression import Regression
 
 AT = [[0.2], [0.6]], [0.3, 0.4], 0.1
@@ -44,7 +45,10 @@ def mixture(_: object) -> FieldPosterior:
 
 
 def regression(_: object) -> FieldPosterior:
-    return Emulator.around(Regression(mixture_model()[1], 0.0)).condition(k=AT)
+    functions = mixture_model()[1]
+    bases = sized_bases(functions)
+    fit_bases(bases, functions)
+    return Emulator.around(Regression(bases, **targets(bases, functions))).condition(k=AT)
 
 
 def attention(_: object) -> FieldPosterior:

@@ -21,14 +21,14 @@ import uqsonet
 from tests.reliability import fuzz
 from uqsonet.errors import UQSONetError
 from uqsonet.operator.baselines import Cokriging
-from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
+from uqsonet_study.least_squares import LeastSquares
 from uqsonet_study.problems import get_problem
 
 FINE = ("finite", "refused")
 ODD = [*fuzz.ODD, np.int64(3), np.float32(0.1), b"1", 1j, object(), [[0.1]], [0.1, 0.2]]
 ODD += [np.datetime64("2020"), torch.ones(1, requires_grad=True)]
-BASELINES = {"cokriging": Cokriging, "regression": Regression}
+BASELINES = {"cokriging": Cokriging, "regression": LeastSquares}
 OPERATORS = ("diffusion1d", "poisson2d", "elliptic_sde1d", *BASELINES)
 USUAL = {"mean": (), "std": (), "sample": (3,), "quantile": (0.5,)}
 USUAL |= {"band": (0.5,), "covariance": (), "place": (0.1,)}

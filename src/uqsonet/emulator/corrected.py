@@ -92,7 +92,7 @@ def corrected(first: FieldLaw, solver: Solver, solves: int, seed: int) -> tuple[
         found, left = _solved(operator, solver, a)
         sizes.append(_effective(first, a, c, found))
         every.append((a, found))
-        fitted = _fitted(replace(operator, floor=None), every, left)
+        fitted = _fitted(replace(operator, given_inputs=None, given_outputs=None), every, left)
         answer = FieldLaw(fitted, sets, first.number, first.likelihood)
     if sizes[-1] < MIN_EFFECTIVE_SHARE * size:
         warnings.warn(

@@ -23,6 +23,7 @@ from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError, removed
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.gauss.posterior import Joint
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
     from uqsonet.emulator.likelihood import Likelihoods
     from uqsonet.emulator.place import Placement
     from uqsonet.fitting.validate import Report
-    from uqsonet.gauss.posterior import Joint
     from uqsonet.laws.bases import KarhunenLoeveBases
     from uqsonet.operator.base import Conditioned
-    from uqsonet.operator.baselines import Floor
     from uqsonet.runs.runs import Runs
 
 
@@ -59,8 +58,8 @@ class Emulator:
         Std of what the operator's output modes leave out, at the output's points.
     calibration : Calibration, or None
         Runs that nothing was fitted to.
-    floor : Floor, or None
-        What answers which number of sensors, where that is not always the operator.
+    given_inputs, given_outputs : OperatorModel or a baseline, or None
+        What answers sensors of inputs alone, and of outputs, too, where that is not the operator.
     card : dict
         What it was made from, how, how good it is, and its limits.
     unexplained : Tensor, shape (p, p), or None
@@ -75,7 +74,8 @@ class Emulator:
     noise_std: float | None = 0.0
     remainder: Tensor | None = None
     calibration: Calibration | None = None
-    floor: Floor | None = None
+    given_inputs: Conditioned | None = None
+    given_outputs: Conditioned | None = None
     card: dict[str, Any] = field(default_factory=dict)
     unexplained: Tensor | None = None
 
@@ -257,11 +257,6 @@ class Emulator:
         return search.placement(n, search.site(distance, cost, budget))
 
     @property
-    def answering(self) -> Conditioned | Floor:
-        """What answers: the operator, or one of several."""
-        return self.floor or self.operator
-
-    @property
     def fields(self) -> OperatorFields:
         """Input and output as the operator has them."""
         return self.operator.fields
@@ -317,11 +312,23 @@ class Emulator:
         seen = self.encode(sets)
         read = self.encode(sets, outputs=True) if self.reads_outputs(sets) else None
         if likelihood is None:
-            return self.answering.condition_on(seen, read)
+            by_set = self.answering(sets)
+            if len(set(map(id, by_set))) == 1:
+                return by_set[0].condition_on(seen, read)
+            ones = ((seen.alone(b), read and read.alone(b)) for b in range(len(sets)))
+            pairs = zip(by_set, ones, strict=True)
+            return Joint.together([one.condition_on(*both) for one, both in pairs])
         from uqsonet.emulator.likelihood import NamedNoise
 
         noise = [NamedNoise.of(self, sets.alone(row), likelihood) for row in range(len(sets))]
         return self.operator.condition_on(seen, read, noise)
+
+    def answering(self, sets: Sensors) -> list[Conditioned]:
+        """Return what answers each set; without sensors it is the operator."""
+        given = self.given_inputs or self.operator, self.given_outputs or self.operator
+        read = (sets.mask & (sets.field >= len(self.inputs))).any(1).tolist()
+        some = sets.mask.any(1).tolist()
+        return [given[k] if any else self.operator for k, any in zip(read, some, strict=True)]
 
     def encode(self, sets: Sensors, outputs: bool = False) -> Sensors:
         """Return the sensors of one side as the operator takes them."""
@@ -346,7 +353,8 @@ class Emulator:
 
     def with_operator(self, operator: Conditioned) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
-        return replace(self, operator=operator, remainder=None, unexplained=None, floor=None)
+        nothing = dict.fromkeys(("remainder", "unexplained", "given_inputs", "given_outputs"))
+        return replace(self, operator=operator, **nothing)
 
     def save(self, path: Path | str) -> None:
         """Write the model to a file that `uqsonet.load` reads: weights, fields, card, calibration.

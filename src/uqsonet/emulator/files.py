@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,10 +20,9 @@ from uqsonet.operator.file import write_weights
 
 if TYPE_CHECKING:
     from uqsonet.emulator.emulator import Emulator
-    from uqsonet.operator.baselines import Floor
 
 CALIBRATION = ("inputs", "outputs", "columns")  # tensors of the calibration runs in a file
-PAIR_ARRAYS = ("inputs", "outputs", "a", "c")  # of training pairs: functions, coefficients
+ANSWERERS = ("given_inputs", "given_outputs")  # names of what answers, in a header
 
 
 def save_model(
@@ -49,11 +48,10 @@ def save_model(
     if emulator.calibration is not None:
         for name in CALIBRATION:
             tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
-    if emulator.floor is not None:
-        extra["floor"] = emulator.floor.choice
-        for one in emulator.floor.operators.values():
-            pairs = getattr(one, "pairs", {})
-            tensors |= {f"emulator/pairs/{name}": tensor for name, tensor in pairs.items()}
+    for side in ANSWERERS:
+        if (one := getattr(emulator, side)) is not None:
+            extra[side] = one.method
+            tensors |= {f"emulator/pairs/{name}": tensor for name, tensor in one.pairs.items()}
     if unexplained is not None:
         tensors["emulator/cokriging"] = unexplained
     meta = {
@@ -87,7 +85,7 @@ def read_fitted(
         names = CALIBRATION if calibrated else ()
         runs = [tensors[f"emulator/calibration/{name}"] for name in names]
         _require_fitting(operator, inputs, outputs, runs, tensors)
-        floor = _floor(operator, extra.get("floor"), tensors)
+        answerers = _answerers(operator, extra, tensors)
     return {
         "inputs": inputs,
         "outputs": outputs,
@@ -95,20 +93,25 @@ def read_fitted(
         "remainder": tensors.get("emulator/remainder"),
         "calibration": Calibration(*runs) if runs else None,
         "unexplained": tensors.get("emulator/cokriging"),
-        "floor": floor,
+        **answerers,
     }
 
 
-def _floor(operator: Any, stored: Any, tensors: Mapping[str, Tensor]) -> Floor | None:
-    """Return what answers which number of sensors."""
-    if not stored:
-        return None
-    from uqsonet.operator.baselines import Floor
+def _answerers(operator: Any, extra: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return what answers in place of the operator, by the side that sensors read."""
+    if "floor" in extra:
+        raise DataError(
+            "it says by number of sensors what answers, as an earlier version did: fit again"
+        )
+    names = {side: extra[side] for side in ANSWERERS if side in extra}
+    if not names:
+        return {}
+    from uqsonet.operator.baselines import plain
 
-    keys = {name: f"emulator/pairs/{name}" for name in PAIR_ARRAYS}
-    named = {name: tensors[key] for name, key in keys.items() if key in tensors}
-    choice = {side: {int(m): str(name) for m, name in of.items()} for side, of in stored.items()}
-    return Floor.of(operator, tensors["emulator/cokriging"], named, choice)
+    start = "emulator/pairs/"
+    pairs = {key.removeprefix(start): one for key, one in tensors.items() if key.startswith(start)}
+    root = tensors["emulator/cokriging"]
+    return {side: plain(name, operator, root, pairs) for side, name in names.items()}
 
 
 def _require_fitting(
@@ -122,12 +125,10 @@ def _require_fitting(
             raise DataError(f"its fields {[one.name for one in named]} have other points")
     last = fields.output.grid.size - 1
     shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
-    grid = fields.training_grid()[0]
-    modes = (operator.bases.input_factor.shape[1], operator.bases.output_modes.shape[1])
-    for name, width in zip(PAIR_ARRAYS, (fields.input.grid.size, grid.size, *modes), strict=True):
-        if (key := f"emulator/pairs/{name}") in tensors:
-            first = "emulator/pairs/" + ("a" if name in "ac" else "inputs")
-            shapes[key] = len(tensors[first]), width
+    if "emulator/pairs/a" in tensors:
+        size, bases = len(tensors["emulator/pairs/a"]), operator.bases
+        shapes["emulator/pairs/a"] = size, bases.input_factor.shape[1]
+        shapes["emulator/pairs/c"] = size, bases.output_modes.shape[1]
     if "emulator/cokriging" in tensors:
         shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
     if runs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
-from uqsonet.fitting.held_out import HeldOut, SensorPlan
+from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan
 from uqsonet.fitting.stand_ins import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
@@ -39,6 +40,7 @@ LOG = logging.getLogger("uqsonet")
 SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that sizes are chosen for by default
 SCORED_RUNS = 100  # runs that a candidate, and in the end the model, is scored on, at most
 SCORED_POINTS = 400  # output points that scores are averaged over, at most
+ANSWER_POINTS = 200  # the same for laws and answers, which are sampled
 SIZED_RUNS = 500  # training runs behind the std of an output's own values, at most
 MIN_VALIDATION = 20  # with fewer validation runs, all runs validate, some at a time
 SCORED_TOGETHER = 32  # number of held-out runs that are conditioned together
@@ -140,6 +142,25 @@ class EncodedRuns:
         return HeldOut.read(
             self.scored(), self.layouts(), self.noise_levels(), lambda _: noise, columns,
             SCORED_POINTS, SCORED_TOGETHER, self._transformed(),
+        )  # fmt: skip
+
+    def as_read(
+        self, side: str, rows: np.ndarray, plan: SensorPlan, part: int, parts: int
+    ) -> HeldOut:
+        """Return a part of the runs as sensors of inputs or of outputs read them.
+
+        All parts together have about `LAYOUTS` layouts.
+        """
+        of_output, path = side == "outputs", ("fit", "answers", side, part)
+        points = (self.u if of_output else self.kappa).shape[1]
+        layouts, groups = plan.shared(
+            len(rows), math.ceil(LAYOUTS / parts), points, self.seed, *path
+        )
+        return HeldOut.read(
+            self.functions(rows), layouts, 0.0 if of_output else self.noise_levels(),
+            lambda m: numpy_generator(self.seed, *path, "noise", m),
+            numpy_generator(self.seed, "fit", "answers", "points"), ANSWER_POINTS, SCORED_TOGETHER,
+            of_output=of_output, groups=groups,
         )  # fmt: skip
 
     def _transformed(self) -> list[tuple[Field, Tensor, float]]:

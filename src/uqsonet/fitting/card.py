@@ -118,8 +118,8 @@ def _law_text(card: Mapping[str, Any]) -> str:
 
 
 ANSWERS = {
-    "kernel_regression": "regression on the pairs with a kernel",
-    "local_regression": "regression on the pairs nearest to what is read",
+    "uqsonet": "the model",
+    "regression": "regression on the pairs",
     "cokriging": "cokriging",
     "mean": "the law of the runs, as sensors tell nothing that could be learned",
 }
@@ -127,14 +127,12 @@ ANSWERS = {
 
 
 def _answer_texts(card: Mapping[str, Any]) -> list[str]:
-    """Return in words what answers which number of sensors, and by how much that is better."""
+    """Return in words what answers sensors of each side, how sure that is, and what is as good."""
     texts = []
     for row in card.get("recipe", {}).get("answers", []):
-        best, sensors = row["best"], f"{row['sensors']} sensors of {row['read']}"
+        best, sensors = row["best"], f"sensors of {row['read']}"
         size = f"{100 * abs(row['less']):.1f} ± {100 * row['standard_error']:.1f} %"
         sure = f"the CRPS of held-out runs is {size} {'lower' if row['less'] > 0 else 'higher'}"
-        if row["why"] == "usual":
-            sure += ", and lower over all numbers of sensors"
         if row["why"] == "bands":
             percent = [
                 ["-" if share is None else f"{100 * share:.0f}" for share in row[f"bands_{name}"]]
@@ -142,12 +140,16 @@ def _answer_texts(card: Mapping[str, Any]) -> list[str]:
             ]
             shares = map("/".join, percent)
             sure += ", bands of 50/90 % hold {} % instead of {}".format(*shares)
+        alike = " and ".join(ANSWERS[name].partition(",")[0] for name in row["alike"])
+        doubt = f" {row['runs']} runs do not tell it apart from {alike}." if alike else ""
         if best != row["taken"]:
             text = f"{sensors}: {ANSWERS[best]} would be better ({sure}); law='auto' takes it."
-            texts.append(text)
+            texts.append(text + doubt)
         elif best != "uqsonet":
-            texts.append(f"{sensors} are answered by {ANSWERS[best]}: {sure}.")
-    return texts
+            texts.append(f"{sensors} are answered by {ANSWERS[best]}: {sure}.{doubt}")
+        elif alike:
+            texts.append(f"{sensors} are answered by the model.{doubt}")
+    return [text[0].upper() + text[1:] for text in texts]
 
 
 def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:

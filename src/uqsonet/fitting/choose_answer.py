@@ -1,13 +1,10 @@
-"""What answers which number of sensors: held-out runs compare a model with plainer answers.
+"""What answers sensors of each side: a model, or something plainer that is not worse.
 
-A model is never worse, as far as held-out runs can tell, than regression on the pairs with a kernel
-(least squares and a Gaussian process on readings are its ends), than cokriging, or than the mean of
-the runs (`uqsonet.operator.baselines`). The model comes first, the others by rising CRPS, and the
-rule is that of `uqsonet.fitting.held_out`. What is taken over all numbers of sensors together
-answers each of them, unless another is preferable there by two standard errors: few runs show less
-of one number alone. Sensors of outputs are compared where the law of the input is Gaussian, or a
-mixture of such laws; under another law an answer may take a minute. With a kernel it takes a
-second, so fewer runs are answered, by fewer samples.
+Held-out runs compare a model with the outputs of near runs, with regression on the pairs, with
+cokriging, and with the mean of the runs (`uqsonet.operator.baselines`), by the rule of
+`uqsonet.fitting.comparison` over all numbers of sensors together. Sensors of outputs are compared
+where the law of the input is Gaussian, or a mixture of such laws; under another law an answer may
+take a minute. With a kernel it takes a second, so fewer runs are answered, by fewer samples.
 
 Outputs that are no sums of modes, fronts for example, ring in linear modes, and what the operator
 leaves over of all pairs is wrong wherever one stands. For them the operator's answer may only say
@@ -21,124 +18,182 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from uqsonet.errors import ObservationError
-from uqsonet.fitting.candidates import SCORED_RUNS, Candidate, EncodedRuns
-from uqsonet.fitting.choose_law import held_pairs, law_scores
-from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan, taken
+from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
+from uqsonet.fitting.choose_law import equip
+from uqsonet.fitting.comparison import Comparison
+from uqsonet.fitting.held_out import SensorPlan
 from uqsonet.gauss.blocks import projected
-from uqsonet.gauss.seeds import numpy_generator, torch_generator
-from uqsonet.operator.baselines import SIDES, candidates, kept_pairs
-from uqsonet.operator.closed_form import unexplained_root, widen_band
+from uqsonet.operator.baselines import PLAIN, plain
+from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import LOCAL
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 
 LOG = logging.getLogger("uqsonet")
 
-DRAWS = 128  # functions behind the CRPS of one answer
-ANSWER_POINTS = 200  # points behind it, at most
 MORE_OF_OUTPUTS = 8  # sensors of outputs are compared at this multiple of the most sensors, too
 MAX_OF_OUTPUTS = 256  # the largest number that this multiple may reach
 SAMPLED_RUNS = 15  # held-out runs whose sensors of outputs are answered by samples
 COMPARED_SAMPLES = 256  # samples behind such an answer
+THIRDS = 3  # parts of the validation runs, each answered with what the others leave over
 MIN_SCORED = 8  # held-out runs that are scored whatever their size
 MAX_HELD_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
-NO_ANSWER = 10.0  # CRPS of a model without an answer, relative to that of the mean of the runs
-
-MIN_ERRORS, MIN_GAIN = 1.0, 0.02
-"""Standard errors, and share, by which a CRPS must be lower to count: what closed forms of the
-model gain at other noise and other numbers of sensors is not scored."""
-
-OWN_ERRORS = 2.0  # standard errors by which a number of sensors has an answer of its own
-CRPS_ROUNDING = 1e-4  # CRPS, relative to that of the mean of the runs, that is rounding alone
 TRIED = (4, 8, 16)  # numbers of nearest pairs to try
 MIN_LEFT_OVER = 0.05  # near pairs are tried if an operator leaves this share of the outputs' std
+ALIKE_ERRORS = 2.0  # standard errors within which a CRPS is not told apart from the lowest
 MIN_UNSCORED = 200  # and there are so many held-out pairs besides those that are scored
-NEAREST_ERRORS = 2.0  # standard errors by which their CRPS has to be lower
 
 Parts = list[tuple[EncodedRuns, KarhunenLoeveModel]]
 """Splits of the runs, and the model that was fitted to the training runs of each."""
 
-Scores = dict[tuple[str, int], dict[str, Tensor]]
-"""For a side and a number of sensors the scores (3, S) of each candidate, as `taken` reads them,
-relative to the CRPS of the mean of the runs."""
+
+def compared_runs(data: EncodedRuns) -> np.ndarray:
+    """Return the numbers of the validation runs that laws and answers are compared on."""
+    most = max(MIN_SCORED, MAX_HELD_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
+    return data.split.validation[: min(SCORED_RUNS, most)]
 
 
-def choose_answer(
-    parts: Parts, may_choose: bool
-) -> tuple[dict[str, dict[int, str]], list[dict[str, Any]]]:
-    """Return what answers which number of sensors, and a row of the comparison for each.
+def choose(parts: Parts, law: str) -> Choice:
+    """Put a law of the input into the model of the first split, and choose what answers.
 
-    Where it may not choose, the model answers always, and rows say what would be better.
+    A law that is named answers; rows say what would be better.
     """
-    found: dict[tuple[str, int], dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
-    for number in range(len(parts)):
-        for key, by_name in _scores(parts, number).items():
-            for name, scores in by_name.items():
-                found[key][name].append(scores)
-    joined = {
-        key: {name: torch.cat(many, 1) for name, many in by_name.items()}
-        for key, by_name in found.items()
+    (data, model), plainer, seed = parts[0], plain_answers(parts), parts[0][0].seed
+    held = [
+        one.as_read("inputs", compared_runs(one), one.plan, k, len(parts))
+        for k, (one, _) in enumerate(parts)
+    ]
+    inputs, named, noise = Comparison(held[:1], seed), law, data.noise_levels()
+    if law == "auto" and len(parts) > 1:
+        named = "gaussian"
+        LOG.info("the law is gaussian: too few runs to compare laws on")
+    laws = equip(model, named, data.part("training"), inputs, noise_std=noise, seed=seed)
+    if len(parts) > 1:
+        inputs = Comparison(held, seed)
+        inputs.add(model.config.law, [one for _, one in parts])
+    own, near = model.config.law, near_answers(data, model)
+    for name, every in {**{n: [one] for n, one in near.items()}, **plainer}.items():
+        inputs.add(name, every)
+    own, _ = inputs.taken([own, *near])
+    rows = [row_of(inputs, "inputs", own, law == "auto")]
+    if (outputs := compare_outputs(parts, plainer)) is not None:
+        rows.append(row_of(outputs, "outputs", "uqsonet", law == "auto"))
+    nearest = near[own].config.nearest if own in near else 0
+    return Choice(laws, rows, nearest, {row["read"]: row["taken"] for row in rows})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and rows for the card.
+
+    `laws` has a row for each law, `rows` one for each side that sensors may read, and `taken` what
+    answers these: ``uqsonet``, or one of `uqsonet.operator.baselines.PLAIN`. `nearest` is the
+    number of near runs whose outputs the model answers with.
+    """
+
+    laws: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    nearest: int
+    taken: dict[str, str]
+
+
+def row_of(compared: Comparison, side: str, own: str, may_choose: bool) -> dict[str, Any]:
+    """Return what was tried, what is taken, how sure that is, and what is not told apart from it.
+
+    The model is the candidate `own`; where others may not be chosen, `best` would be better.
+    """
+    order = {name: name for name in (own, *PLAIN) if name in compared.scores}
+    order[own] = "uqsonet"
+    best, why = compared.taken(list(order))
+    above = {name: compared.above(name, best) for name in order}
+    less, error = compared.above(best, own)
+    row: dict[str, Any] = {
+        "read": side,
+        "sensors": list(compared.parts[0].sensors),
+        "taken": order[best] if may_choose else "uqsonet",
+        "best": order[best],
+        "why": why,
+        "less": -less,
+        "standard_error": error,
+        "runs": len(compared.groups),
+        "layouts": int(compared.groups.max()) + 1,
+        "alike": [
+            shown
+            for name, shown in order.items()
+            if name != best and above[name][0] < ALIKE_ERRORS * above[name][1]
+        ],
     }
-    choice: dict[str, dict[int, str]] = {side: {} for side in SIDES}
-    rows = []
-    for side in SIDES:
-        by_count = {count: scores for (one, count), scores in joined.items() if one == side}
-        if not by_count:
-            continue
-        usual, _ = _best(_over_counts(list(by_count.values())), "uqsonet", MIN_ERRORS)
-        for count, scores in by_count.items():
-            best, why = _best(scores, usual, OWN_ERRORS)
-            answers = best if may_choose else "uqsonet"
-            choice[side][count] = answers
-            row = {"read": side, "sensors": count, "taken": answers, "best": best, "why": why}
-            rows.append(row | _gain(scores, best))
-            shown = ", ".join(f"{name} {float(one[0].mean()):.4g}" for name, one in scores.items())
-            LOG.info("%d sensors of %s, CRPS: %s; taken: %s", count, side, shown, answers)
-    return choice, rows
-
-
-def _best(scores: Mapping[str, Tensor], usual: str, errors: float) -> tuple[str, str]:
-    """Return what should answer, and why: ``crps``, ``bands``, or ``usual``."""
-    means = {name: float(one[0].mean()) for name, one in scores.items()}
-    if means["uqsonet"] < CRPS_ROUNDING:
-        return "uqsonet", "usual"
-    order = sorted(means, key=lambda name: (name != usual, means[name]))
-    number, why = taken([scores[name] for name in order], errors, MIN_GAIN)
-    return order[number], why or "usual"
-
-
-def _over_counts(scores: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the mean of scores over numbers of sensors, CRPS relative to that of the mean."""
-    whole: dict[str, Tensor] = {}
-    for name in scores[0]:
-        parts = [
-            torch.cat([one[name][:1] / one["mean"][0].mean(), one[name][1:]]) for one in scores
-        ]
-        whole[name] = torch.stack(parts).mean(0)
-    return whole
-
-
-def _gain(scores: Mapping[str, Tensor], best: str) -> dict[str, Any]:
-    """Return by how much the best is better than the model, and the scores of all candidates."""
-    less = (scores["uqsonet"][0] - scores[best][0]) / scores["uqsonet"][0].mean()
-    row: dict[str, Any] = {"less": float(less.mean())}
-    row["standard_error"] = float(less.std()) / len(less) ** 0.5
-    for name, one in scores.items():
-        row[f"crps_{name}"] = float(f"{float(one[0].mean()):.4g}")
-        shares = one[1:].mean(1).tolist()  # NaN where an answer has no width, which JSON lacks
-        row[f"bands_{name}"] = [None if math.isnan(share) else round(share, 3) for share in shares]
+    for name, shown in order.items():
+        row[f"above_{shown}"] = float(f"{above[name][0]:.4g}")
+        shares = compared.relative()[name][1:].mean(1).tolist()
+        # NaN where an answer has no width, which JSON lacks.
+        row[f"bands_{shown}"] = [None if math.isnan(one) else round(one, 3) for one in shares]
     return row
+
+
+@torch.no_grad()
+def plain_answers(parts: Parts) -> dict[str, list[Any]]:
+    """Return what may answer in place of a model, for each split, by name."""
+    found: dict[str, list[Any]] = {name: [] for name in PLAIN}
+    for data, model in parts:
+        training = data.part("training")
+        root, pairs = unexplained_root(model.bases, training), targets(model.bases, training)
+        for name, every in found.items():
+            every.append(plain(name, model, root, pairs))
+    return found
+
+
+def compare_outputs(parts: Parts, plainer: Mapping[str, list[Any]]) -> Comparison | None:
+    """Return the comparison for sensors of outputs; None where there is none.
+
+    What the operator leaves over is a part of these answers, and it is known of validation runs:
+    so each is answered with what others leave over.
+    """
+    data, model = parts[0]
+    if [one.name for one in data.inputs] == [one.name for one in data.outputs]:
+        return None
+    if model.law.separate:
+        LOG.info("sensors of outputs: not compared, the law %s is slow for them", model.law.name)
+        return None
+    plan = SensorPlan(counts_of_outputs(data.plan.counts, data.u.shape[1]))
+    left_out = list(_left_out(parts))
+    held = [
+        parts[k][0].as_read("outputs", rows, plan, place, len(left_out))
+        for place, (k, rows, _) in enumerate(left_out)
+    ]
+    compared = Comparison(held, data.seed)
+    own = [partial(twin.condition_on, size=COMPARED_SAMPLES) for _, _, twin in left_out]
+    if not compared.add("uqsonet", [SimpleNamespace(condition_on=one) for one in own]):
+        compared.no_answer("uqsonet")
+    for name, every in plainer.items():
+        compared.add(name, [every[k] for k, _, _ in left_out])
+    return compared
+
+
+def _left_out(parts: Parts) -> Iterator[tuple[int, np.ndarray, KarhunenLoeveModel]]:
+    """Yield the number of a split, some of its validation runs, and a model for these.
+
+    The law of what it leaves over is of other runs. Bases are shared with the model of the split.
+    """
+    for k, (data, model) in enumerate(parts):
+        rows = compared_runs(data)
+        rows = rows[:SAMPLED_RUNS] if model.network is not None else rows
+        for some in [rows] if len(parts) > 1 else np.array_split(rows, THIRDS):
+            others = [(one.part("validation"), of) for one, of in parts[:k] + parts[k + 1 :]]
+            rest = np.setdiff1d(data.split.validation, some)
+            shared = {id(one): one for one in model.bases.buffers() if one.ndim}
+            twin = copy.deepcopy(model, shared)
+            widen_band(twin, others or [(data.functions(rest), model)])
+            yield k, some, twin
 
 
 def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
@@ -152,108 +207,21 @@ def counts_of_outputs(counts: Sequence[int], points: int) -> tuple[int, ...]:
     return tuple(sorted({min(count, points) for count in (*counts, more)}))
 
 
-@torch.no_grad()
-def _scores(parts: Parts, number: int) -> Scores:
-    """Return the scores of a model and of its candidates on the validation runs of one split."""
-    data, model = parts[number]
-    most = max(MIN_SCORED, MAX_HELD_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
-    held = data.split.validation[: min(SCORED_RUNS, most)]
-    training = data.part("training")  # it keeps its coefficients, which both of these need
-    root, pairs = unexplained_root(model.bases, training), kept_pairs(model.bases, training)
-    named = candidates(model, root, pairs)
-    scores = _of_side(data, "inputs", data.plan, held, named)
-    if [one.name for one in data.inputs] == [one.name for one in data.outputs]:
-        return scores
-    if model.law.separate:
-        LOG.info("sensors of outputs: not compared, the law %s is slow for them", model.law.name)
-        return scores
-    if model.network is not None:
-        held = held[:SAMPLED_RUNS]
-    plan = SensorPlan(counts_of_outputs(data.plan.counts, data.u.shape[1]))
-    folds = []
-    thirds = np.array_split(held, LAYOUTS) if len(parts) == 1 else [held]
-    for third, rows in enumerate(thirds):
-        layouts = slice(third, third + 1) if len(thirds) > 1 else slice(None)
-        answers = partial(_without(parts, number, rows).condition_on, size=COMPARED_SAMPLES)
-        own = named | {"uqsonet": SimpleNamespace(condition_on=answers)}
-        folds.append(_of_side(data, "outputs", plan, rows, own, layouts))
-    for key, by_name in folds[0].items():
-        scores[key] = {name: torch.cat([one[key][name] for one in folds], 1) for name in by_name}
-    return scores
-
-
-def _without(parts: Parts, number: int, rows: np.ndarray) -> KarhunenLoeveModel:
-    """Return the model with a law of what it leaves over that is of other pairs than these.
-
-    Sensors of outputs are answered by that law, too, and it knows the pairs that it was made of.
-    Bases are shared with the model.
-    """
-    data, model = parts[number]
-    others = [(one.part("validation"), source) for one, source in parts if source is not model]
-    if not others:
-        others = [(data.functions(np.setdiff1d(data.split.validation, rows)), model)]
-    shared = {id(one): one for one in model.bases.buffers() if one.ndim}
-    twin = copy.deepcopy(model, shared)
-    widen_band(twin, others)
-    return twin
-
-
-def _of_side(
-    data: EncodedRuns, side: str, plan: SensorPlan, rows: np.ndarray, named: Mapping[str, Any],
-    layouts: slice = slice(None),
-) -> Scores:  # fmt: skip
-    """Return the scores of what may answer sensors of one side, on some runs and layouts."""
-    of_output, seed = side == "outputs", data.seed
-    held, size = data.functions(rows), (data.u if of_output else data.kappa).shape[1]
-    drawn = plan.layouts(LAYOUTS, size, seed, "fit", "answers", side)
-    shared = {count: one[layouts] for count, one in drawn.items()}
-    part = math.ceil(len(rows) / len(next(iter(shared.values()))))
-    pairs = HeldOut.read(
-        held, {m: one.repeat_interleave(part, 0) for m, one in shared.items()},
-        0.0 if of_output else data.noise_levels(),
-        lambda m: numpy_generator(seed, "fit", "answers", side, "noise", m),
-        numpy_generator(seed, "fit", "answers", "points"), ANSWER_POINTS, part, of_output=of_output,
-    )  # fmt: skip
-    scores: Scores = {}
-    for count in pairs.sensors:
-        scores[side, count] = {}
-        for name, one in named.items():
-            draws = torch_generator(seed, "fit", "answers", "draws")
-            try:
-                found = pairs.sampled(one, count, DRAWS, draws)
-                found[0] /= pairs.usual()[0]
-            except (ObservationError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-                found = torch.tensor([[NO_ANSWER], [0], [0]]).double().repeat(1, held.size)
-            scores[side, count][name] = found
-    return scores
-
-
-@torch.no_grad()
-def choose_nearest(data: EncodedRuns, best: Candidate) -> dict[str, Any]:
-    """Let a model with its law answer with outputs of near pairs, if these score better.
-
-    Returned are `nearest` (0: its own answers), their CRPS in `own`, and others in `tried`; nothing
-    where nothing was tried.
-    """
-    model, held, scored = best.model, data.part("validation"), data.scored().size
+def near_answers(data: EncodedRuns, model: KarhunenLoeveModel) -> dict[str, KarhunenLoeveModel]:
+    """Return models that answer with outputs of near held-out pairs, where that may be better."""
+    held, scored = data.part("validation"), data.scored().size
     if held.size - scored < MIN_UNSCORED or LOCAL * held.u_rows.shape[1] > MAX_HELD_VALUES:
         return {}
     size = float(model.bases.output_scale)
     left_over = float(model.residual_covariance.diagonal().sum()) * size**2
     if left_over < MIN_LEFT_OVER**2 * float(held.u.double().var(0).sum()):
         return {}
-    pairs = held_pairs(data.scored(), data.noise_levels(), data.layouts(), data.seed)
-    scores = {0: law_scores(model, model.law, pairs, data.seed).mean(1)}
+    found = {}
     for nearest in TRIED:
-        take_nearest(model, held, range(scored, held.size), nearest, model)
-        scores[nearest] = law_scores(model, model.law, pairs, data.seed).mean(1)
-    means = {nearest: float(one[0].mean()) for nearest, one in scores.items()}
-    LOG.info("CRPS of outputs of so many near pairs (0: its own): %s", means)
-    order = sorted(means, key=lambda nearest: (nearest > 0, means[nearest]))
-    chosen = order[taken([scores[nearest] for nearest in order], NEAREST_ERRORS)[0]]
-    take_nearest(model, held, range(held.size), chosen, model)
-    tried = [{"nearest": nearest, "crps": means[nearest]} for nearest in TRIED]
-    return {"nearest": chosen, "own": means[0], "tried": tried}
+        one = found[f"{nearest} nearest"] = copy.copy(model)
+        one._buffers = dict(model._buffers)  # all others are shared
+        take_nearest(one, held, range(scored, held.size), nearest, model)
+    return found
 
 
 @torch.no_grad()

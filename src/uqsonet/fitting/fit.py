@@ -34,16 +34,15 @@ from uqsonet.fitting.candidates import (
     truncated,
 )
 from uqsonet.fitting.card import limits
-from uqsonet.fitting.choose_answer import choose_answer, choose_nearest, take_nearest
-from uqsonet.fitting.choose_law import equip, refit, require_law
-from uqsonet.fitting.held_out import preferable, taken
+from uqsonet.fitting.choose_answer import Choice, choose, take_nearest
+from uqsonet.fitting.choose_law import refit, require_law
+from uqsonet.fitting.comparison import first_not_worse, preferable
 from uqsonet.fitting.validate import score
-from uqsonet.operator.baselines import Choice, Floor, kept_pairs
+from uqsonet.operator.baselines import plain
 from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, memory_text
 from uqsonet.runs.soundness import sound_split, without_rounding
@@ -105,21 +104,11 @@ def fit(
         data, best, largest, tried = choose_linear(runs, split, sensors, noise_std, seed)
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
-        named = law
-        if law == "auto" and len(best.models) > 1:
-            named = "gaussian"
-            LOG.info("the law is gaussian: too few runs to compare laws on")
-        laws = equip(
-            best.model, named, data.part("training"), data.scored(),
-            noise_std=data.noise_levels(), layouts=data.layouts(), seed=seed,
-        )  # fmt: skip
-        left_over = choose_nearest(data, best)
+        choice = choose(list(zip(data.folds(), best.models, strict=True)), law)
         every = data.part("training", "validation")
         final = linear_model(every, **_size(best.model.config))
         if best.lengths:
             use_kernel(final, every, best.lengths)
-        splits = list(zip(data.folds(), best.models, strict=True))
-        choice, answers = choose_answer(splits, law == "auto")
         refit(final, best.model.law, every, seed, data.noise_levels())
         recipe = {
             "branch": _branch(best),
@@ -128,11 +117,11 @@ def fit(
             "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
             "sensors": data.sensors(),
             "seed": seed,
-            "laws": laws,
+            "laws": choice.laws,
             "tried": tried,
-            "answers": answers,
+            "answers": choice.rows,
         }
-        recipe |= {"left_over": left_over} if left_over else {}
+        recipe |= {"nearest": choice.nearest} if choice.nearest else {}
         return _emulator(runs, data, best, final, every, recipe, choice)
 
 
@@ -167,6 +156,7 @@ def _choose_operator(
         LOG.info("the operator is linear")
         return best
     held = list(zip(pairs, (one.held_out() for one in splits), strict=True))
+    alone = torch.arange(len(errors[0]))  # each run has sensors of its own
     sizes = [*dict.fromkeys(one.model.config.input_modes for one in (largest, best))]
     for lengths, count in ((LINEAR, sizes[0]), *((LENGTHS, size) for size in sizes)):
         models = [truncated(one, count) for one in largest.models]
@@ -177,10 +167,10 @@ def _choose_operator(
         row = {"error": round(float(left.mean()), 6), "crps": round(one.score, 6)}
         tried.append({"branch": name, **_size(models[0].config)} | row)
         LOG.info("%s, %d input modes: error of outputs %.4g", name, count, row["error"])
-        if not preferable(best.scores.mean(0)[None], one.scores.mean(0)[None], 1.0):
+        if not preferable(best.scores.mean(0)[None], one.scores.mean(0)[None], alone):
             errors.append(left)
             candidates.append(one)
-    return candidates[taken([one[None] for one in errors], 1.0)[0]]
+    return candidates[first_not_worse([one[None] for one in errors], alone)[0]]
 
 
 def _errors(one: Candidate, held: Sequence[Functions]) -> Tensor:
@@ -213,29 +203,31 @@ def _emulator(
     """Return the final model with its band, baselines, calibration runs and card."""
     splits = zip(data.folds(), best.models, strict=True)
     remainder = widen_band(final, [(one.part("validation"), model) for one, model in splits])
-    if best.model.config.nearest:
+    if choice.nearest:
         held = data.part("validation")
-        take_nearest(final, held, range(held.size), best.model.config.nearest, best.model)
+        take_nearest(final, held, range(held.size), choice.nearest, best.model)
     kept, seed = data.split.calibration, data.seed
     sizes = {part: len(rows) for part, rows in vars(data.split).items()}
     data_card = {"runs": len(runs), **sizes}
     card: dict[str, Any] = {"title": runs.name, "data": data_card, "recipe": recipe}
-    root, floor = unexplained_root(final.bases, every), None
-    if any(name != "uqsonet" for of_side in choice.values() for name in of_side.values()):
-        floor = Floor.of(final, root, kept_pairs(final.bases, every), choice)
+    root, pairs = unexplained_root(final.bases, every), targets(final.bases, every)
+    plainer = {
+        f"given_{side}": plain(name, final, root, pairs)
+        for side, name in choice.taken.items()
+        if name != "uqsonet"
+    }
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
-        unexplained=root, floor=floor,
+        unexplained=root, **plainer,
         calibration=(
             calibration_runs(data.kappa.take(kept), data.u.take(kept), seed) if len(kept) else None
         ),
     )  # fmt: skip
     if len(kept):
-        bases = final.bases if every.kappa_rows.wide else None
         scores, *_ = score(
             emulator, runs[kept[:SCORED_RUNS]], data.sensors(), noise_std=data.noise_std,
             seed=seed, conformal=False,
-            regression=emulator.with_operator(Regression(every, 0.0, bases=bases)),
+            regression=emulator.with_operator(plain("regression", final, root, pairs)),
         )  # fmt: skip
         card["scores"] = [one.row() for one in scores]
     card["limits"] = limits(emulator, runs, card)

@@ -1,14 +1,7 @@
-"""Held-out pairs as sensors read them, how answers to them are scored, and which one is taken.
-
-Sizes, laws, perceptrons and whole answers are compared by one rule (`taken`): candidates have an
-order, and the first is taken to which no other one is preferable. One is preferable to another if
-its CRPS is lower by more than chance, or if it is as low, and its bands hold what they promise
-while the other's do not. The CRPS alone hardly tells how wide an answer is.
-"""
+"""Held-out pairs as sensors read them, and how answers to them are scored."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +15,7 @@ from uqsonet.fields.numbers import without_mask
 from uqsonet.gauss.given import spread
 from uqsonet.gauss.metrics import ascending, coverage, crps, gaussian_crps
 from uqsonet.gauss.posterior import Posterior
-from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.gauss.seeds import numpy_generator, restarted
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -31,17 +24,13 @@ if TYPE_CHECKING:
     from uqsonet.runs.functions import Functions
 
 QUANTILES = 64  # number of quantiles behind the CRPS of an output under a transform
-LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
+LAYOUTS = 6  # number of layouts for each number of sensors; runs share them
 LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
 MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 
 MIN_SPAN = 0.01
 """Bands do not count at points where samples span a smaller share of their largest span: they hold
 the value at a sensor without noise, whatever their level."""
-
-BAND_ERRORS, MIN_MISS = 2.0, 0.02
-"""Bands hold too much or too little if they miss their levels, summed over `LEVELS`, by more than
-those of another candidate do: by so many standard errors of the difference, and by this share."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +76,7 @@ class SensorPlan:
         nearest = torch.cdist(places, points).argmin(1).unique()
         return cls((len(nearest),), nearest)
 
-    def layouts(self, size: int, points: int, seed: int, *path: str) -> dict[int, Tensor]:
+    def layouts(self, size: int, points: int, seed: int, *path: str | int) -> dict[int, Tensor]:
         """Return layouts (size, m) for each number m of sensors: numbers of `points` points.
 
         Random ones are drawn at this path of the seed tree (`uqsonet.gauss.seeds`).
@@ -100,6 +89,20 @@ class SensorPlan:
             drawn = [generator.choice(points, count, replace=False) for _ in range(size)]
             layouts[count] = torch.from_numpy(np.stack(drawn))
         return layouts
+
+    def shared(
+        self, size: int, number: int, points: int, seed: int, *path: str | int
+    ) -> tuple[dict[int, Tensor], Tensor]:
+        """Return the same for runs that share so many of them, and which (size,) each run has.
+
+        Places that are stated are no sample of layouts: there runs are independent.
+        """
+        if self.fixed is not None:
+            return self.layouts(size, points, seed, *path), torch.arange(size)
+        number = min(number, size)
+        groups = torch.arange(size) * number // size
+        drawn = self.layouts(number, points, seed, *path)
+        return {count: one[groups] for count, one in drawn.items()}, groups
 
 
 def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
@@ -121,13 +124,15 @@ class HeldOut:
     truths: list[tuple[Tensor, Tensor]]
     fields: list[tuple[Field, Tensor, float]] = field(default_factory=list)
     of_output: bool = False  # whether sensors read the output
+    columns: list[Tensor] = field(default_factory=list)  # numbers of these points on the grids
+    groups: Tensor = field(default_factory=lambda: torch.empty(0))  # (N,), equal for one layout
 
     @classmethod
     def read(
         cls, pairs: Functions, layouts: Mapping[int, Tensor], noise_std: float | Tensor,
         noise: Callable[[int], np.random.Generator], columns: np.random.Generator,
         max_points: int, part: int, outputs: Sequence[tuple[Field, Tensor, float]] = (),
-        of_output: bool = False,
+        of_output: bool = False, groups: Tensor | None = None,
     ) -> HeldOut:  # fmt: skip
         """Return pairs on a model's grids as sensors at grid points read them.
 
@@ -144,9 +149,9 @@ class HeldOut:
             points that are scored.
         max_points, part : int
             Maximum number of these points; pairs that are conditioned together.
-        outputs, of_output
-            `HeldOut.fields`, with columns of the output in place of points, and
-            `HeldOut.of_output`.
+        outputs, of_output, groups
+            `HeldOut.fields`, with columns of the output in place of points, and the others; by
+            default each pair has a layout of its own.
         """
         size = min(pairs.size, *(len(places) for places in layouts.values()))
         kappa, u = (rows.take(np.arange(size)) for rows in (pairs.kappa_rows, pairs.u_rows))
@@ -154,9 +159,11 @@ class HeldOut:
         scored = some_points(grid.size, max_points, columns)
         truth = u.columns(scored if u.shape[1] == grid.size else kept[scored]).double()
         truths, read, functions = [(grid.points()[scored], truth)], pairs.fields.input, kappa
+        columns_of = [scored]
         if of_output:
             some = some_points(kappa.shape[1], max_points, columns)
             truths.append((read.domain.points()[some], kappa.columns(some).double()))
+            columns_of.append(some)
             read, functions = pairs.fields.output, u
         levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(functions.shape[1])
         whole, points = functions.whole(), read.domain.points()
@@ -171,21 +178,18 @@ class HeldOut:
         fields = [
             (one, torch.isin(scored, here).nonzero()[:, 0], std) for one, here, std in outputs
         ]
-        return cls(sensors, truths, fields, of_output)
+        groups = torch.arange(size) if groups is None else groups[:size]
+        return cls(sensors, truths, fields, of_output, columns_of, groups)
 
     def __len__(self) -> int:
         return len(self.truths[0][1])
 
-    def answers(
-        self, model: Any, count: int, size: int | None = None
-    ) -> Iterator[tuple[Tensor, list[Posterior]]]:
-        """Yield a model's answers to the first `size` pairs (to all of them by default), in parts.
+    def answers(self, model: Any, count: int) -> Iterator[tuple[Tensor, list[Posterior]]]:
+        """Yield a model's answers to the pairs, in parts.
 
         They are the numbers (b,) of these pairs, and the laws of the fields of `truths`.
         """
         for rows, sensors in self.sensors[count]:
-            if size is not None and int(rows[-1]) >= size:
-                return
             if self.of_output:
                 joint = model.condition_on(sensors.each(lambda t: t[:, :0]), sensors)
                 yield rows, [joint.output, joint.input]
@@ -196,10 +200,7 @@ class HeldOut:
         """Return about the CRPS that the mean of the runs has, for each field."""
         return [0.56 * float(truth.std(0).mean().clamp_min(1e-300)) for _, truth in self.truths]
 
-    def sampled(
-        self, model: Any, count: int, draws: int, generator: torch.Generator,
-        size: int | None = None,
-    ) -> Tensor:  # fmt: skip
+    def sampled(self, model: Any, count: int, draws: int, generator: torch.Generator) -> Tensor:
         """Return the CRPS of sampled answers, and what their bands of `LEVELS` hold, (3, N).
 
         The CRPS of several fields is the mean, each relative to that of the mean of the runs, in
@@ -207,13 +208,14 @@ class HeldOut:
         """
         usual, parts = self.usual(), []
         bases: list[tuple[Tensor, Tensor]] = []
-        for rows, laws in self.answers(model, count, size):
+        for rows, laws in self.answers(model, count):
             bases = bases or [law.basis(x) for law, (x, _) in zip(laws, self.truths, strict=True)]
             found = torch.empty(len(laws), 1 + len(LEVELS), len(rows), dtype=torch.float64)
-            for k, (law, (offset, modes)) in enumerate(zip(laws, bases, strict=True)):
+            for k, law in enumerate(laws):
                 truth = self.truths[k][1][rows]
-                for row, c in enumerate(law.law.sample(draws, generator)):
-                    ordered = ascending(offset + c.double() @ modes.T)
+                drawn = self._functions(k, law, bases[k], draws, generator)
+                for row, functions in enumerate(drawn):
+                    ordered = ascending(functions)
                     found[k, 0, row] = crps(ordered, truth[row]) * usual[0] / usual[k]
                     spans = ordered[:, -1] - ordered[:, 0]
                     counted = ~(spans < MIN_SPAN * spans.max())
@@ -222,6 +224,21 @@ class HeldOut:
             found[0, 0] = found[:, 0].mean(0)
             parts.append(found[0])
         return torch.cat(parts, 1)
+
+    def _functions(
+        self, k: int, law: Posterior, basis: tuple[Tensor, Tensor], size: int,
+        generator: torch.Generator,
+    ) -> Iterator[Tensor]:  # fmt: skip
+        """Yield functions (size, points) of each set at the scored points of a field.
+
+        A law of whole fields is known by these: coefficients of rough ones are of any size.
+        """
+        for one in restarted(generator, [one for _, one in law.law.parts()]):
+            if one.functions is not None:
+                yield from (f[:, self.columns[k]].double() for f in one.functions(size, generator))
+                continue
+            for c in one.sample(size, generator):
+                yield basis[0] + c.double() @ basis[1].T
 
     def scores(self, model: Operator) -> Tensor:
         """Return the CRPS (counts, N) of Gaussian bands, averaged over the scored points."""
@@ -246,44 +263,3 @@ class HeldOut:
             apart = ((2 * levels - 1)[:, None, None] * x).mean(0)
             found[:, here] = ((x - y).abs().mean(0) - apart) / size
         return found
-
-
-def preferable(one: Tensor, other: Tensor, errors: float, least: float = 0.0) -> str:
-    """Return in what a candidate is preferable to another: ``crps``, ``bands``, or nothing.
-
-    Arguments are those of `taken`.
-    """
-    gain = other[0] - one[0]
-    chance = max(errors * _error(gain), least * float(other[0].mean()))
-    if float(gain.mean()) > chance:
-        return "crps"
-    less = _missed(other) - _missed(one)
-    as_good = float(gain.mean()) >= -chance
-    honest = float(less.mean()) > max(BAND_ERRORS * _error(less), MIN_MISS)
-    return "bands" if as_good and honest else ""
-
-
-def _error(values: Tensor) -> float:
-    return float(values.std()) / math.sqrt(len(values))
-
-
-def _missed(scores: Tensor) -> Tensor:
-    """Return values (N,) whose mean is by how much bands miss their levels."""
-    levels = torch.tensor(LEVELS[: len(scores) - 1], dtype=torch.float64)
-    off = scores[1:] - levels[:, None]
-    return (off * off.mean(1, keepdim=True).sign()).sum(0)
-
-
-def taken(scores: Sequence[Tensor], errors: float, least: float = 0.0) -> tuple[int, str]:
-    """Return which candidate is taken, and why not the first one: ``crps``, ``bands``, or nothing.
-
-    Scores (1, N) or (3, N) are the CRPS of each held-out run, and the shares of it that bands of
-    `LEVELS` hold; what is taken where nothing tells candidates apart comes first. A CRPS is lower
-    if it is so by so many standard errors of the paired difference, and by this least share. Where
-    each candidate has one that is preferable, the one of lowest CRPS is taken.
-    """
-    reasons = [[preferable(other, one, errors, least) for other in scores] for one in scores]
-    lowest = min(range(len(scores)), key=lambda k: float(scores[k][0].mean()))
-    number = next((k for k, why in enumerate(reasons) if not any(why)), lowest)
-    why = next(filter(None, [reasons[0][number], *reasons[0]]), "") if number else ""
-    return number, why

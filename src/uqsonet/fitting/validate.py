@@ -21,7 +21,7 @@ from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.card import Model, table_lines
-from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan, some_points
+from uqsonet.fitting.held_out import HeldOut, SensorPlan, some_points
 from uqsonet.gauss.metrics import (
     ascending,
     coverage,
@@ -48,6 +48,7 @@ COVERAGE_LEVELS = (0.5, 0.8, 0.9)  # levels of the bands whose coverage is count
 ENDS = (0.5, *((1 + side * level) / 2 for level in COVERAGE_LEVELS for side in (-1, 1)))
 """Levels of the median and of the ends of these bands."""
 
+LAYOUTS = 3  # number of layouts for each number of sensors; runs share them
 SCORE_SAMPLES = BAND_SAMPLES  # functions behind the scores of one answer, and behind its bands
 MAX_DRAWN = 1 << 22  # values of functions that are drawn at a time
 ENERGY_SAMPLES = 250  # functions behind the energy score: its cost grows with their square

@@ -1,15 +1,15 @@
-"""Predictors without networks, and what answers: a model, or what it must not be worse than.
+"""Answers without a learned operator: what a model must not be worse than, and may be answered by.
 
-Cokriging is the best linear predictor. Held-out runs say what is best for some numbers of sensors
-(`uqsonet.fitting.choose_answer`). Others are answered by what is best for the nearest of these.
+Cokriging is the best linear predictor; the mean of the runs is the same law that reads nothing.
+`uqsonet.fitting.choose` compares them, and regression on the pairs, with a model.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -20,31 +20,21 @@ from uqsonet.gauss.given import ClosedForm
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, Conditioned
-from uqsonet.operator.closed_form import fit_bases, sized_bases, targets, unexplained_root
-from uqsonet.operator.local_regression import (
-    MAX_LOCAL_PAIRS,
-    MIN_LOCAL_PAIRS,
-    LocalRegression,
-)
-from uqsonet.operator.regression import KernelRegression, first_pairs
+from uqsonet.operator.closed_form import fit_bases, sized_bases, unexplained_root
+from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
-
-if TYPE_CHECKING:
-    from uqsonet.fields.operator_fields import OperatorFields
-
-
-SIDES = ("inputs", "outputs")
-"""What sensors read: inputs alone, or outputs, too."""
-
-Choice = Mapping[str, Mapping[int, str]]
-"""For each of `SIDES` and each number of sensors that was tried the name of what answers."""
 
 
 class Cokriging(Conditioned):
     """Joint Gaussian of the transformed input and u, conditioned on the sensors in closed form."""
 
-    method, reads_functionals = "cokriging", True
+    reads_functionals = True
+    method = "cokriging"
+    """Under the name ``mean`` it is the law of the runs: cokriging that reads nothing."""
+
+    pairs: Mapping[str, Tensor] = MappingProxyType({})
+    """It keeps none."""
 
     def __init__(self, functions: Functions, noise_std: float) -> None:
         bases = sized_bases(functions)
@@ -52,10 +42,11 @@ class Cokriging(Conditioned):
         self._set(bases, unexplained_root(bases, functions), noise_std)
 
     @classmethod
-    def on(cls, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float = 0.0) -> Self:
+    def on(cls, bases: KarhunenLoeveBases, remainder: Tensor, method: str = "cokriging") -> Self:
         """Return cokriging on bases that are fitted already, with `unexplained_root` of them."""
         cokriging = cls.__new__(cls)
-        cokriging._set(bases, remainder, noise_std)
+        cokriging._set(bases, remainder, 0.0)
+        cokriging.method = method
         return cokriging
 
     def _set(self, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float) -> None:
@@ -79,6 +70,8 @@ class Cokriging(Conditioned):
     def _law(self, seen: Sensors, read: Sensors | None) -> GaussianLaw:
         """Return the law of the coefficients (a, z)."""
         bases = self.bases
+        if self.method == "mean":
+            seen, read = replace(seen, mask=torch.zeros_like(seen.mask)), None
         rows, residual = bases.at_sensors(seen)
         rows = torch.nn.functional.pad(rows, [0, len(self.remainder)])
         noise = sensor_noise(seen.noise(self._noise_std), bases.input_remainder, norm=seen.norm(2))
@@ -98,105 +91,25 @@ class Cokriging(Conditioned):
         return Posterior(grid, basis, single, ClosedForm(law, weight))
 
 
-class Unread(Cokriging):
-    """The Gaussian law of the training pairs, whatever sensors read."""
-
-    def _law(self, seen: Sensors, read: Sensors | None) -> GaussianLaw:
-        """Return the law of the coefficients without any sensor, once for each set."""
-        return super()._law(replace(seen, mask=torch.zeros_like(seen.mask)), None)
+PLAIN = "regression", "cokriging", "mean"
+"""Names of what may answer in place of a model."""
 
 
-def kept_pairs(bases: KarhunenLoeveBases, functions: Functions) -> dict[str, Tensor]:
-    """Return what `candidates` regresses on: pairs, and coefficients where there are many."""
-    inputs, outputs = first_pairs(functions)
-    kept = {"inputs": inputs, "outputs": outputs}
-    if functions.size >= MIN_LOCAL_PAIRS:
-        kept |= {name: one[:MAX_LOCAL_PAIRS] for name, one in targets(bases, functions).items()}
-    return kept
-
-
-def candidates(model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return what may answer in the bases of a model, by name, the model first.
+def plain(name: str, model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor]) -> Conditioned:
+    """Return what answers in place of a model, in its bases.
 
     Parameters
     ----------
+    name : str
+        One of `PLAIN`; another one is a `DataError`.
     model : KarhunenLoeveModel
     unexplained : Tensor, shape (p, p)
         Root of the covariance that its best linear operator leaves (`unexplained_root`).
     pairs : mapping of str to Tensor
-        Training pairs (`kept_pairs`); without them there is no regression.
+        Coefficients ``a`` and ``c`` of training pairs; regression needs them.
     """
-    named: dict[str, Any] = {"uqsonet": model}
-    if "inputs" in pairs:
-        named["kernel_regression"] = KernelRegression(
-            model.bases, pairs["inputs"], pairs["outputs"]
-        )
-    if "a" in pairs:
-        named["local_regression"] = LocalRegression(model.bases, pairs["a"], pairs["c"])
-    named["cokriging"] = Cokriging.on(model.bases, unexplained)
-    named["mean"] = Unread.on(model.bases, unexplained)
-    return named
-
-
-@dataclass(frozen=True)
-class Floor:
-    """An operator that answers by one of several, as the number of sensors asks for.
-
-    Attributes
-    ----------
-    operators : dict of str to operator
-        The model (``uqsonet``) and those of its `candidates` that answer some number of sensors.
-    choice : dict
-        See `Choice`.
-    """
-
-    operators: dict[str, Any]
-    choice: Choice
-
-    @classmethod
-    def of(
-        cls, model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor], choice: Choice
-    ) -> Floor:
-        """Return the model and what answers in its place (parameters as of `candidates`).
-
-        Raises
-        ------
-        DataError
-            If there is no such answer.
-        """
-        named = candidates(model, unexplained, pairs)
-        taken = {name for of_side in choice.values() for name in of_side.values()}
-        if wrong := taken - named.keys():
-            raise DataError(f"no answer by {', '.join(sorted(wrong))}")
-        if not all(count > 0 for of_side in choice.values() for count in of_side):
-            raise DataError("answers are for one sensor or more")
-        kept = {k: one for k, one in named.items() if k in taken or k == "uqsonet"}
-        return cls(kept, choice)
-
-    @property
-    def fields(self) -> OperatorFields:
-        """Fields of the model."""
-        return self.operators["uqsonet"].fields
-
-    def answers(self, side: str, count: int) -> Any:
-        """Return the operator that answers so many sensors of a side."""
-        known = self.choice.get(side)
-        if not count or not known:
-            return self.operators["uqsonet"]
-        nearest = min(known, key=lambda tried: (abs(math.log(tried / count)), tried))
-        return self.operators[known[nearest]]
-
-    def condition_on(
-        self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
-    ) -> Joint:
-        """Return the law of both sides given checked sensors of both."""
-        reads = torch.zeros_like(seen.counts) if read is None else read.counts
-        counts = zip(seen.counts.tolist(), reads.tolist(), strict=True)
-        by_set = [self.answers(SIDES[reads > 0], sees + reads) for sees, reads in counts]
-        if all(one is by_set[0] for one in by_set):
-            return by_set[0].condition_on(seen, read)
-        alone = [
-            one.condition_on(seen.alone(b), None if read is None else read.alone(b))
-            for b, one in enumerate(by_set)
-        ]
-        return Joint.together(alone)
+    if name not in PLAIN:
+        raise DataError(f"no answer by {name!r}; there are {', '.join(PLAIN)}")
+    if name == "regression":
+        return Regression(model.bases, pairs["a"], pairs["c"], model.output_error())
+    return Cokriging.on(model.bases, unexplained, name)

@@ -1,20 +1,17 @@
-"""Regression on the training pairs themselves: no training, sensors of either side, any law.
+"""Regression on the training pairs themselves: sensors of either side, any law, no operator.
 
-Fields f of the training pairs are regressed on what the sensors would have read of them,
-``B = Cov(f, y) (Cov(y, y) + Sigma + lambda)^-1``. A sample is the prediction for the readings plus
-the residual of a training pair chosen at random (Matheron's rule with training functions): exact
-for many pairs where the joint law is Gaussian, and with the shape of the pairs where it is not. The
-ridge lambda is the one with the least leave-one-out error, known in closed form (Golub, Heath and
-Wahba, Technometrics 21, 1979); a residual is that of the pair left out, too. It is what every
-trained method has to beat.
+Coefficients of both fields are predicted from what the sensors would read of the training pairs, by
+a Gaussian process with the kernel ``1 + w y'y / m + exp(-|y - y'|^2 / (2 m l^2))`` of standardised
+readings: least squares at one end, the process of a squared exponential at the other. Length l,
+weight w and the variance of what is no function of the readings have the least leave-one-out error
+of a layout of sensors (Rasmussen and Williams, Gaussian processes, 2006, section 5.4.2).
 
-`KernelRegression` predicts them as a Gaussian process with the kernel
-``1 + w y'y / m + exp(-|y - y'|^2 / (2 m l^2))`` of standardised readings: least squares at one end,
-the process of a squared exponential at the other. Length l, weight w and the variance of what is no
-function of the readings have the least leave-one-out error, too (Rasmussen and Williams, 2006,
-section 5.4.2). Errors of pairs left out are scaled by the ratio of their standard deviations: wide
-where no pair is near, and of the shape that errors have. Noise of sensors is added to what they
-read of the pairs, so errors have their share of it.
+All pairs answer where they are few; of many, those answer whose readings are nearest to the set's
+own: a function that is curved everywhere is close to smooth nearby (Gramacy and Apley, J. Comput.
+Graph. Stat. 24, 2015). Errors of these pairs, left out, make the band, scaled by the ratio of
+standard deviations: wide where no pair is near, and of the shape that errors have. Noise of
+sensors, and what the modes leave out, is added to what they read of the pairs, so errors have their
+share of it.
 """
 
 from __future__ import annotations
@@ -24,33 +21,21 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.grid import Values
-from uqsonet.gauss.blocks import RowBlocks
+from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.given import Given, Moments, Separate
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, Conditioned
-from uqsonet.operator.closed_form import INPUT_MODES, OUTPUT_MODES, fit_bases, sized_bases, targets
-from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 
-Set = tuple[Tensor, Tensor, Tensor]
-"""What a set's sensors read of all pairs (N, m), their values (m,) and their noise (m,)."""
-
-Errors = Callable[[int, torch.Generator], Tensor]
-Prediction = tuple[Tensor, Callable[[], Tensor], Errors]
-"""Mean (q,) of what is predicted, covariance (q, q) of its errors, and random ones, (size, q)."""
-
-RIDGES = tuple(10.0**-k for k in range(12, 0, -1))
-"""Ridges to try, relative to the largest eigenvalue of the readings' covariance."""
-
-COMBINATIONS = 48
-"""Number of random combinations of the targets that ridges are compared on."""
+MAX_KEPT, ALL_PAIRS, NEAR_PAIRS = 20_000, 1000, 300
+"""Number of pairs that are kept, and up to which all of them answer; of more so many are near."""
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 10.0)
 """Lengths to try, in standard deviations of readings."""
@@ -58,289 +43,130 @@ LENGTHS = (0.5, 1.0, 2.0, 4.0, 10.0)
 WEIGHTS = (0.1, 1.0, 10.0)
 """Weights of the linear part to try."""
 
-KERNEL_RIDGES = tuple(10.0**k for k in range(-8, 2))
+RIDGES = tuple(10.0**k for k in range(-8, 2))
 """Variances of the rest to try, relative to the kernel's."""
+
+COMPARED, CENTRES = 200, 2
+"""Number of pairs that kernels are compared on, and of neighbourhoods that these are from."""
+
+COMBINATIONS = 48
+"""Number of random combinations of the coefficients that kernels are compared on."""
 
 DROWNED = 1e4
 """Noise, over the deviation of readings, beyond which these tell less than their rounding."""
 
-COMPARED = 200
-"""Number of pairs that kernels are compared on."""
-
-MIN_PAIRS, MAX_PAIRS = 32, 1000
-"""Minimum and maximum number of pairs: a new layout of sensors takes time with their cube."""
-
-MAX_PAIR_VALUES = 1 << 25
-"""Maximum number of values of all kept pairs."""
-
-KEPT_LAYOUTS = 4
-"""Number of layouts of sensors that are remembered."""
-
-PAIRS_TOGETHER = 4096
-"""Number of pairs in one batch, where all pairs would need too much memory."""
+KEPT = 16
+"""Number of kernels and processes that are remembered."""
 
 
 class Regression(Conditioned):
-    """Least squares on training pairs at the sensors.
+    """A Gaussian process on what sensors read of the training pairs.
 
     Parameters
     ----------
-    functions : Functions
-        Training pairs; they are kept.
-    noise_std : float
-        Default noise of sensors of the input.
-    input_modes, output_modes : int
-        Maximum numbers of modes in which fields are answered.
-    bases : KarhunenLoeveBases, optional
-        Fitted bases to answer in, instead of the pairs' own.
+    bases : KarhunenLoeveBases
+        In which fields are read and answered.
+    a, c : Tensor, shapes (N, r) and (N, p)
+        Coefficients of the training pairs (`uqsonet.operator.closed_form.targets`).
+    beyond : float
+        Root mean square of what the output's modes leave out: noise of its readings.
     """
 
-    method = "regression"
-    reads_functionals = True
+    method, reads_functionals = "regression", True
 
     def __init__(
-        self, functions: Functions, noise_std: float, input_modes: int = INPUT_MODES,
-        output_modes: int = OUTPUT_MODES, bases: KarhunenLoeveBases | None = None,
-    ) -> None:  # fmt: skip
-        self.fields, self.noise_std = functions.fields, noise_std
-        self.bases = bases or sized_bases(functions, input_modes, output_modes)
-        if bases is None:
-            fit_bases(self.bases, functions, linear=False)
-        coefficients = self._coefficients(functions)
-        # Ridges are compared by errors of fields: coefficients of the input are standardised.
-        sizes = self.bases.input_factor.norm(dim=0).float(), torch.ones(coefficients["c"].shape[1])
+        self, bases: KarhunenLoeveBases, a: Tensor, c: Tensor, beyond: float = 0.0
+    ) -> None:
+        self.fields, self.bases, self._beyond = bases.fields, bases, beyond
+        self.pairs = {"a": a[:MAX_KEPT], "c": c[:MAX_KEPT]}
+        self._number = NEAR_PAIRS if len(a) > ALL_PAIRS else len(a)
+        # Kernels are compared by errors of fields: coefficients of the input are standardised.
         self._targets = {
-            side: Targets.of(coefficients[name], size)
-            for side, name, size in zip(("input", "output"), "ac", sizes, strict=True)
+            "input": (self.pairs["a"], bases.input_factor.norm(dim=0).float()),
+            "output": (self.pairs["c"], torch.ones(c.shape[1])),
         }
-        self._inputs, self._u_rows = _by_point(functions.transformed_inputs()), functions.u_rows
-
-    def _coefficients(self, functions: Functions) -> dict[str, Tensor]:
-        """Return the coefficients of the pairs: `a` (N, r) and `c` (N, p), float32."""
-        return targets(self.bases, functions)
-
-    @cached_property
-    def _outputs(self) -> Values:
-        """Training outputs (M, N)."""
-        return _by_point(self._u_rows)
+        self._layout: tuple[bytes, Tensor] | None = None
+        self._kept: dict[object, Any] = {}
 
     def condition_on(
         self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
     ) -> Joint:
         """Return the law of both sides given checked sensors of both."""
-        sets = self._readings(seen, read)
-        output, input = (self._posterior(side, sets, seen.single) for side in ("output", "input"))
-        every = torch.full((len(sets),), self.effective_size(), dtype=torch.float64)
-        return Joint(output, input, every, torch.ones_like(every))
+        sets = [
+            self._readings(seen.alone(b), None if read is None else read.alone(b))
+            for b in range(len(seen))
+        ]
+        output, input = (
+            Posterior(
+                getattr(self.fields, side).grid,
+                getattr(self.bases, f"{side}_basis"),
+                seen.single,
+                Separate([Predicted(partial(self._predicted, side, *one)) for one in sets]),
+            )
+            for side in ("output", "input")
+        )
+        return Joint.exact(output, input, len(seen))
 
-    def effective_size(self) -> float:
-        """Return the number of pairs: samples are errors of theirs."""
-        return float(len(self._u_rows))
+    def _readings(self, seen: Sensors, read: Sensors | None) -> tuple[Tensor, Tensor]:
+        """Return standardised readings of one set: of all pairs (N, m), with noise, and its own."""
+        bases, a, c = self.bases, self.pairs["a"], self.pairs["c"]
+        rows, values = bases.at_sensors(seen)
+        noise = sensor_noise(seen.noise(0.0), bases.input_remainder, norm=seen.norm(2))
+        parts = [(*ordered(rows[0], values[0], noise[0]), a)]
+        if read is not None:
+            offset, rows = bases.output_at(read)
+            noise = sensor_noise(read.noise(), self._beyond, norm=read.norm(1))
+            parts.append((*ordered(rows[0], (read.values - offset)[0], noise[0]), c))
+        key = digest(torch.cat([one.flatten() for part in parts for one in (part[0], part[2])]))
+        if self._layout is None or self._layout[0] != key:
+            pairs = torch.cat([one.double() @ rows.T for rows, _, _, one in parts], 1)
+            self._layout = key, pairs
+        values, noise = (torch.cat([part[k] for part in parts]) for k in (1, 2))
+        return standardised(self._layout[1], values, noise)
 
-    def _readings(self, seen: Sensors, read: Sensors | None) -> list[Set]:
-        """Return each set's readings, and what its sensors would have read of every pair."""
-        grids = self.fields.input.grid, self.fields.training_grid()[0]
-        forward = self.fields.input.transform.forward
-        sets = []
-        for b in range(len(seen)):
-            parts = [(grids[0], self._inputs, seen, self.noise_std, forward)]
-            if read is not None:
-                parts.append((grids[1], self._outputs, read, 0.0, lambda values: values))
-            pairs, values, stds = [], [], []
-            for grid, functions, sensors, default, change in parts:
-                own = sensors.alone(b)
-                pairs.append(own.read(grid, functions)[0])
-                values.append(change(own.values[0].double()))
-                stds.append(own.noise(default)[0])
-            joined = torch.cat(pairs).T.double()
-            sets.append((joined, torch.cat(values), torch.cat(stds)))
-        return sets
+    def _predicted(self, side: str, pairs: Tensor, values: Tensor) -> Prediction:
+        """Return what the pairs near one set's readings predict."""
+        near = nearest(pairs, values, self._number)
+        rows, values = scaled(pairs[near], values)
 
-    def _posterior(self, side: str, sets: list[Set], single: bool) -> Posterior:
-        """Return the law of the fields of one side."""
-        grid, basis = getattr(self.fields, side).grid, getattr(self.bases, f"{side}_basis")
-        law = Separate([Pairs(partial(self._predicted, side, *one)) for one in sets])
-        return Posterior(grid, basis, single, law)
+        def process() -> Process:
+            return Process.of(rows, self._targets[side][0][near].double(), kernel)
 
-    def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
-        """Return what is predicted for one set of readings of all pairs (N, m) and of its own."""
-        one = _LeastSquares(pairs, values, noise_std, self._targets[side])
-        return one.mean, one.covariance, one.errors
+        kernel = self._remembered((side, digest(pairs[:CENTRES])), lambda: self._best(side, pairs))
+        return self._remembered((side, digest(rows), "process"), process).prediction(values)
 
-
-def _by_point(rows: RowBlocks) -> Values:
-    """Return a matrix (N, n) as (n, N), float32: a sensor reads all pairs at one place.
-
-    A large one stays where it is.
-    """
-    if rows.wide and rows.large:
-        return lambda index: rows.columns(index).T.double()
-    columns, first = torch.empty(rows.shape[1], len(rows), dtype=torch.float32), 0
-    for block in rows.blocks():
-        columns[:, first : first + len(block)] = block.T
-        first += len(block)
-    return columns
-
-
-@dataclass(frozen=True)
-class Targets:
-    """Coefficients (N, q) that are predicted: their mean, and what is left without it (float32).
-
-    `combined` (N, COMBINATIONS) are random combinations of the latter, in the size of fields.
-    """
-
-    mean: Tensor
-    left: Tensor
-    combined: Tensor
-
-    @classmethod
-    def of(cls, coefficients: Tensor, sizes: Tensor) -> Targets:
-        """Take in coefficients (N, q) whose fields have sizes (q,)."""
-        mean = coefficients.double().mean(0)
-        left = coefficients - mean.float()
+    def _best(self, side: str, pairs: Tensor) -> Kernel:
+        """Return the kernel of a layout: the best around the first pairs, left out one by one."""
+        (targets, sizes), errors = self._targets[side], []
         generator = torch.Generator().manual_seed(0)
-        mixing = torch.randn(len(sizes), COMBINATIONS, generator=generator, dtype=torch.float32)
-        return cls(mean, left, (left @ (sizes[:, None] * mixing)).double())
+        shape = len(sizes), COMBINATIONS
+        mixing = sizes[:, None] * torch.randn(shape, generator=generator, dtype=torch.float32)
+        for centre in pairs[: CENTRES if self._number < len(pairs) else 1]:
+            near = nearest(pairs, centre, self._number)
+            rows = scaled(pairs[near], centre)[0][:COMPARED]
+            some = (targets[near] @ mixing).double()
+            some = (some - some.mean(0))[:COMPARED]
+            errors.append(leave_one_out(rows, some) / some.square().mean())
+        return KERNELS[int(torch.stack(errors).sum(0).argmin())]
+
+    def _remembered(self, key: object, make: Callable[[], Any]) -> Any:
+        """Return what was made for a key; the oldest of `KEPT` is forgotten."""
+        if key not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = make()
+        return self._kept[key]
 
 
-class _LeastSquares:
-    """Least squares of targets on what the sensors of one set read of all training pairs (N, m).
-
-    The prediction is `mean` (q,); `noise` (m, q) is what a standard normal error of each reading
-    adds to it.
-    """
-
-    def __init__(self, pairs: Tensor, values: Tensor, noise_std: Tensor, targets: Targets) -> None:
-        self.size = len(pairs)
-        rows, values = pairs - pairs.mean(0), values - pairs.mean(0)
-        # Ridges are relative to the largest reading. A sensor that its noise switches off must not
-        # be that: it is read in a larger unit.
-        power, variance = rows.square().mean(0), noise_std.square()
-        largest = power.sort().values[-1:] + variance.sort().values[:1]
-        unit = ((power + variance) / largest.clamp_min(1e-300)).sqrt().clamp_min(1)
-        rows, values, noise_std = rows / unit, values / unit, noise_std / unit
-        penalty = torch.diag(self.size * noise_std.square())
-        eigenvalues, vectors = torch.linalg.eigh(rows.T @ rows + penalty)
-        turned, eigenvalues = rows @ vectors, eigenvalues.clamp_min(0)
-        through, squares, errors = turned.T @ targets.combined, turned.square(), []
-
-        def shrunk(ridge: float) -> tuple[Tensor, Tensor]:
-            """Return the inverse eigenvalues (m,) with a ridge, and 1 - leverage (N,) of pairs."""
-            inverse = 1 / (eigenvalues + ridge * eigenvalues[-1:]).clamp_min(1e-300)
-            return inverse, (1 - squares @ inverse - 1 / self.size).clamp_min(1e-9)
-
-        for ridge in RIDGES:
-            inverse, kept = shrunk(ridge)
-            slopes = inverse[:, None] * through
-            left = torch.addmm(targets.combined, turned, slopes, alpha=-1)
-            noise = noise_std[:, None] * (vectors @ slopes)
-            square = kept**-2 @ left.square_().sum(1) / self.size
-            errors.append(square + noise.square().sum())
-        inverse, kept = shrunk(RIDGES[int(torch.stack(errors).argmin())])
-        through = torch.zeros(turned.shape[1], len(targets.mean), dtype=torch.float64)
-        parts = (every.split(PAIRS_TOGETHER) for every in (turned, targets.left))
-        for some, left in zip(*parts, strict=True):
-            through += some.T @ left.double()
-        gain = vectors @ (inverse[:, None] * through)
-        self.mean = targets.mean + values @ gain
-        self.noise = noise_std[:, None] * gain
-        self._left, self._rows = targets.left, rows.float()
-        self._gain, self._kept = gain.float(), kept.float()
-
-    def residuals(self, pairs: Tensor | slice) -> Tensor:
-        """Return residuals (k, q), float32, of pairs left out, without noise of their readings."""
-        left = torch.addmm(self._left[pairs], self._rows[pairs], self._gain, alpha=-1)
-        return left.div_(self._kept[pairs, None])
-
-    def errors(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return residuals (size, q) of random pairs, less what noise of the readings adds."""
-        picked = torch.randint(self.size, (size,), generator=generator)
-        normal = torch.randn(size, len(self.noise), generator=generator, dtype=torch.float64)
-        return self.residuals(picked).double() - normal @ self.noise
-
-    def covariance(self) -> Tensor:
-        """Return the covariance (q, q) of residuals and noise."""
-        covariance = self.noise.T @ self.noise
-        for first in range(0, self.size, PAIRS_TOGETHER):
-            rows = self.residuals(slice(first, first + PAIRS_TOGETHER))
-            covariance += (rows.T @ rows).double() / self.size
-        return covariance
+def ordered(rows: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+    """Return sensors in an order of their rows (m, r): that of a caller changes no bit."""
+    order = np.lexsort(rows[:, :2].T.numpy()) if rows.numel() else slice(None)
+    return rows[order], *(one[order] for one in others)
 
 
-class Pairs(Given):
-    """The prediction for one set of sensors, plus errors of pairs that were left out."""
-
-    def __init__(self, predict: Callable[[], Prediction]) -> None:
-        self._predict = predict
-
-    @cached_property
-    def _predicted(self) -> Prediction:
-        return self._predict()
-
-    def estimate(self, size: int, generator: torch.Generator | None) -> Moments:
-        """Return the exact moments over all pairs; `size` and `generator` have no influence."""
-        mean, covariance, _ = self._predicted
-        return mean[None], covariance()[None]
-
-    def sample(self, size: int, generator: torch.Generator) -> Tensor:
-        """Return predictions with the error of a random pair."""
-        mean, _, errors = self._predicted
-        return (mean + errors(size, generator))[None]
-
-
-def first_pairs(functions: Functions) -> tuple[Tensor, Tensor]:
-    """Return as many pairs (N, n) and (N, M) as `MAX_PAIRS` and `MAX_PAIR_VALUES` allow."""
-    rows = functions.kappa_rows, functions.u_rows
-    most = min(MAX_PAIRS, max(MIN_PAIRS, MAX_PAIR_VALUES // (rows[0].shape[1] + rows[1].shape[1])))
-    index = np.arange(min(most, functions.size))
-    return rows[0].take(index).whole(), rows[1].take(index).whole()
-
-
-class KernelRegression(Regression):
-    """A Gaussian process on what sensors would have read of the training pairs.
-
-    Parameters
-    ----------
-    bases : KarhunenLoeveBases
-        In which fields are answered.
-    inputs, outputs : Tensor, shapes (N, n) and (N, M)
-        Training pairs on the points of the fields (`first_pairs`).
-    """
-
-    method = "kernel_regression"
-
-    def __init__(self, bases: KarhunenLoeveBases, inputs: Tensor, outputs: Tensor) -> None:
-        self.pairs = {"inputs": inputs, "outputs": outputs}
-        super().__init__(Functions(bases.fields, "training", inputs, outputs), 0.0, bases=bases)
-        self._processes: dict[tuple[str, bytes], Process] = {}
-
-    def _coefficients(self, functions: Functions) -> dict[str, Tensor]:
-        """Return coefficients by the modes as files have them: those of a fit are more precise."""
-        c = self.bases.output_coefficients(functions.u).float()
-        return {"a": self.bases.coefficients_of(functions.kappa), "c": c}
-
-    def effective_size(self) -> float:
-        """Return infinity: errors are pairs', but their mean and size are in closed form."""
-        return torch.inf
-
-    def _predicted(self, side: str, pairs: Tensor, values: Tensor, noise_std: Tensor) -> Prediction:
-        """Return what is predicted for one set."""
-        rows, values = standardised(pairs, values, noise_std)
-        return self._process(side, rows).prediction(values)
-
-    def _process(self, side: str, rows: Tensor) -> Process:
-        """Return the process of a layout; the last ones are remembered."""
-        key = side, hashlib.sha256(rows.numpy().tobytes()).digest()
-        if key not in self._processes:
-            if len(self._processes) >= KEPT_LAYOUTS:
-                self._processes.pop(next(iter(self._processes)))
-            targets = self._targets[side]
-            errors = leave_one_out(rows[:COMPARED], targets.combined[:COMPARED])
-            choice = KernelChoice.of(errors)
-            ridge = choice.variance(rows[:COMPARED])
-            left = targets.left.double()
-            self._processes[key] = Process.of(rows, left, targets.mean, choice.kernel, ridge)
-        return self._processes[key]
+def digest(values: Tensor) -> bytes:
+    """Return what tells values from others."""
+    return hashlib.sha256(values.numpy().tobytes()).digest()
 
 
 def standardised(pairs: Tensor, values: Tensor, noise_std: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,12 +188,28 @@ def standardised(pairs: Tensor, values: Tensor, noise_std: Tensor) -> tuple[Tens
     return rows + noise * noise_std * rows[:1].sign(), values
 
 
+def nearest(pairs: Tensor, values: Tensor, number: int) -> Tensor:
+    """Return the numbers, ascending, of the pairs (N, m) nearest to readings (m,)."""
+    return (pairs - values).square().sum(1).topk(number, largest=False).indices.sort().values
+
+
+def scaled(near: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return near pairs (K, m) and readings (m,) less the pairs' mean, over their deviation."""
+    centre = near.mean(0)
+    deviation = (near - centre).square().mean().sqrt().clamp_min(1e-300)
+    return (near - centre) / deviation, (values - centre) / deviation
+
+
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel ``1 + w y'y / m + exp(-|y - y'|^2 / (2 m l^2))`` of readings (m,)."""
+    """The kernel ``1 + w y'y / m + exp(-|y - y'|^2 / (2 m l^2))`` of readings (m,).
+
+    `ridge` is the variance of what is no function of them, relative to the kernel's.
+    """
 
     length: float
     weight: float
+    ridge: float
 
     def between(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the kernel (N, K) between readings (N, m) and (K, m)."""
@@ -377,59 +219,39 @@ class Kernel:
         return 1 + self.weight / m * products + near
 
 
-KERNELS = tuple(itertools.starmap(Kernel, itertools.product(LENGTHS, WEIGHTS)))
-
-
-@dataclass(frozen=True)
-class KernelChoice:
-    """A kernel, and the variance of what is no function of readings, relative to the kernel's."""
-
-    kernel: Kernel
-    ridge: float
-
-    @classmethod
-    def of(cls, errors: Tensor) -> KernelChoice:
-        """Take the least of the errors (`KERNELS`, `KERNEL_RIDGES`)."""
-        kernel, ridge = divmod(int(errors.argmin()), len(KERNEL_RIDGES))
-        return cls(KERNELS[kernel], KERNEL_RIDGES[ridge])
-
-    def variance(self, rows: Tensor) -> float:
-        """Return that variance, for the kernel of readings (N, m)."""
-        return self.ridge * float(self.kernel.between(rows, rows).diagonal().mean())
+KERNELS = tuple(itertools.starmap(Kernel, itertools.product(LENGTHS, WEIGHTS, RIDGES)))
 
 
 def leave_one_out(rows: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean squared error of targets (N, q) of pairs left out, for each kernel and ridge.
+    """Return the mean squared error of targets (N, q) of pairs left out, for each of `KERNELS`.
 
     Parameters
     ----------
     rows : Tensor, shape (N, m)
         Readings of the pairs.
     targets : Tensor, shape (N, q)
-
-    Returns
-    -------
-    Tensor, shape (`KERNELS`, `KERNEL_RIDGES`)
     """
-    errors = torch.empty(len(KERNELS), len(KERNEL_RIDGES), dtype=torch.float64)
-    for k, kernel in enumerate(KERNELS):
-        square = kernel.between(rows, rows)
+    errors = []
+    for _, same in itertools.groupby(KERNELS, lambda one: (one.length, one.weight)):
+        kernels = list(same)
+        square = kernels[0].between(rows, rows)
         size = float(square.diagonal().mean())
         values, vectors = torch.linalg.eigh(square)
         turned, squares = vectors.T @ targets, vectors.square()
-        for r, ridge in enumerate(KERNEL_RIDGES):
-            inverse = 1 / (values.clamp_min(0) + ridge * size)
-            left = vectors @ (inverse[:, None] * turned) / (squares @ inverse)[:, None]
-            errors[k, r] = left.square().mean()
-    return errors
+        ridges = torch.tensor([one.ridge for one in kernels], dtype=torch.float64)
+        inverse = 1 / (values.clamp_min(0) + size * ridges[:, None])
+        left = vectors @ (inverse[:, :, None] * turned) / (inverse @ squares.T)[:, :, None]
+        errors.append(left.square().mean((1, 2)))
+    return torch.cat(errors)
 
 
 @dataclass(frozen=True)
 class Process:
-    """A Gaussian process of targets on what the sensors of one layout would read (N, m) of pairs.
+    """A Gaussian process of targets on readings (N, m) of pairs.
 
     It has the inverse (N, N) of their covariance, the targets' mean (q,), and weights and errors
-    (N, q) of the pairs: these when left out, over their standard deviation.
+    (N, q) of the pairs: these when left out, over their standard deviation. Errors have the
+    covariance (q, q).
     """
 
     kernel: Kernel
@@ -439,37 +261,55 @@ class Process:
     mean: Tensor
     weights: Tensor
     errors: Tensor
+    covariance: Tensor
 
     @classmethod
-    def of(cls, rows: Tensor, left: Tensor, mean: Tensor, kernel: Kernel, ridge: float) -> Process:
-        """Fit the process to readings (N, m) and to targets (N, q) less their mean (q,)."""
-        square = kernel.between(rows, rows)
+    def of(cls, rows: Tensor, targets: Tensor, kernel: Kernel) -> Process:
+        """Fit the process to readings (N, m) and targets (N, q)."""
+        square, mean = kernel.between(rows, rows), targets.mean(0)
+        ridge = kernel.ridge * float(square.diagonal().mean())
         square.diagonal().add_(ridge)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(square))
-        weights = inverse @ left
+        weights = inverse @ (targets - mean)
         errors = weights / inverse.diagonal().sqrt()[:, None]
-        return cls(kernel, ridge, rows, inverse, mean, weights, errors)
+        covariance = errors.T @ errors / len(errors)
+        return cls(kernel, ridge, rows, inverse, mean, weights, errors, covariance)
 
     def prediction(self, values: Tensor) -> Prediction:
         """Return what is predicted for readings (m,)."""
-        mean, std = self._at(values)
-
-        def errors(size: int, generator: torch.Generator) -> Tensor:
-            picked = torch.randint(len(self.errors), (size,), generator=generator)
-            return std * self.errors[picked]
-
-        return mean, lambda: std**2 * self._covariance, errors
-
-    def _at(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean (q,) and the standard deviation (), relative to errors, for readings (m,)."""
         one = values[None]
         cross = self.kernel.between(one, self.rows)[0]
         own = self.kernel.between(one, one)[0, 0] + self.ridge
         # Rounding aside, what is left is at least the ridge.
         left = (own - cross @ self.inverse @ cross).clamp_min(self.ridge)
-        return self.mean + cross @ self.weights, left.sqrt()
+        return Prediction(self, self.mean + cross @ self.weights, left.sqrt())
+
+
+class Prediction(NamedTuple):
+    """The mean (q,) for one set of sensors, and how large errors of pairs are beside it."""
+
+    process: Process
+    mean: Tensor
+    std: Tensor
+
+
+class Predicted(Given):
+    """A prediction with the errors of pairs, worked out when it is asked for."""
+
+    def __init__(self, predict: Callable[[], Prediction]) -> None:
+        self._predict = predict
 
     @cached_property
-    def _covariance(self) -> Tensor:
-        """Covariance (q, q) of the errors."""
-        return self.errors.T @ self.errors / len(self.errors)
+    def _found(self) -> Prediction:
+        return self._predict()
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return means with the error of a random pair, (1, size, q)."""
+        process, mean, std = self._found
+        picked = torch.randint(len(process.errors), (size,), generator=generator)
+        return (mean + std * process.errors[picked])[None]
+
+    def estimate(self, size: int, generator: torch.Generator | None) -> Moments:
+        """Return mean and covariance over all pairs, whatever the arguments."""
+        process, mean, std = self._found
+        return mean[None], (std**2 * process.covariance)[None]

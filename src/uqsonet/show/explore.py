@@ -98,18 +98,17 @@ def page(emulator: Any, name: str, exact: dict[str, Any] | None = None) -> str:
 
 
 def _note(emulator: Any) -> str:
-    """Return what stands above the page of a model that does not answer all numbers of sensors."""
-    if emulator.floor is None:
+    """Return what stands above the page of a model that does not answer all sensors."""
+    others = [
+        ", ".join(one.name for one in getattr(emulator, side))
+        for side in ("inputs", "outputs")
+        if getattr(emulator, f"given_{side}") is not None
+    ]
+    if not others:
         return ""
-    others = []
-    for side, by_count in emulator.floor.choice.items():
-        names = ", ".join(one.name for one in getattr(emulator, side))
-        if counts := [str(n) for n, taken in sorted(by_count.items()) if taken != "uqsonet"]:
-            listed = " and ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
-            others.append(f"{listed} {'sensor' if counts == ['1'] else 'sensors'} of {names}")
     text = (
-        f"This page shows the model alone. For {', and for '.join(others)} a plainer answer had "
-        "better scores on held-out runs; uqsonet predict gives that one."
+        f"This page shows the model alone. For sensors of {' and of '.join(others)} a plainer "
+        "answer had better scores on held-out runs; uqsonet predict gives that one."
     )
     return f'<aside class="panel"><p class="refused">{html.escape(text)}</p></aside>'
 

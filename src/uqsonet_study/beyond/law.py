@@ -9,7 +9,8 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet.fitting.choose_answer import take_nearest
-from uqsonet.fitting.choose_law import equip
+from uqsonet.fitting.choose_law import equip, held_pairs
+from uqsonet.fitting.comparison import Comparison
 from uqsonet.gauss.seeds import seed_sequence
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -70,14 +71,15 @@ def fit_law(
     if not isinstance(model, KarhunenLoeveModel):
         raise DataError(f"{weights}: laws are for the architecture karhunen_loeve")
     node = seed_sequence(seed, data.fields.name, "law", trial)
+    number = int(node.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    layouts = load_layouts(sensors, "validation")
     rows = equip(
         model,
         "gaussian" if law == EXACT else law,
         data,
-        held,
+        Comparison([held_pairs(held, noise_std, layouts, number)], number),
         noise_std=noise_std,
-        layouts=load_layouts(sensors, "validation"),
-        seed=int(node.generate_state(1, np.uint64)[0] >> np.uint64(1)),
+        seed=number,
     )
     tensors, _ = read_weights(weights)
     stacked = meta["trials"].index(trial)
