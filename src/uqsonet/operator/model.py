@@ -43,7 +43,7 @@ from uqsonet.gauss.given import (
 )
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.base import InputLaw, NormalLaw
-from uqsonet.laws.bases import PASS_ROWS, KarhunenLoeveBases
+from uqsonet.laws.bases import PASS_ROWS, SINGLE_PRECISION, KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, Batch, OperatorModel, register
 from uqsonet.operator.config import KEPT, LOCAL, KarhunenLoeveNetwork
 from uqsonet.operator.perceptrons import MLP
@@ -236,10 +236,10 @@ class KarhunenLoeveModel(OperatorModel):
 
     def output_error(self) -> float:
         """Return the least noise that readings of the output count with."""
+        size = float(self.bases.output_scale) / len(self.bases.output_mean) ** 0.5
         if self.config.held_out_residuals:
-            return float(self.output_remainder)
-        share = 0.0 if self.fields.random_operator else UNKNOWN_ERROR
-        return share * float(self.bases.output_scale) / len(self.bases.output_mean) ** 0.5
+            return max(float(self.output_remainder), SINGLE_PRECISION * size)
+        return size * (SINGLE_PRECISION if self.fields.random_operator else UNKNOWN_ERROR)
 
     def residual_root(self, given: Given) -> Tensor | None:
         """Return a root (B or 1, p, p) of what the input leaves open, None where it is nothing."""
