@@ -22,7 +22,8 @@ from uqsonet.sensors.sensors import Sensors, field_number, no_sensors
 
 if TYPE_CHECKING:
     from uqsonet.emulator.corrected import Solves
-    from uqsonet.emulator.emulator import Emulator
+
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 Kind = Literal["conformal", "plain"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,8 +28,9 @@ from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
     from uqsonet.gauss.blocks import RowBlocks
+
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 MAX_KEPT_POINTS = 400  # output points at which calibration runs are kept
 MAX_INPUT_VALUES = 1 << 24  # values of calibration inputs; of long ones fewer runs are kept

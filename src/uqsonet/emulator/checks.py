@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from uqsonet.emulator.encode import encode
 from uqsonet.emulator.field_law import IMPROBABLE, SETS
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.cloud import PointCloud
@@ -18,8 +19,7 @@ from uqsonet.fields.numbers import is_frame, real_numbers
 from uqsonet.laws.base import InputLaw, NormalLaw
 from uqsonet.sensors.sensors import Sensors, require_readable, require_readings
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 MAX_SENSORS = 20_000  # sensors in one set: memory grows with its square
 MAX_ENTRIES = 1 << 24  # covariances between sensors that are tested at a time
@@ -143,7 +143,7 @@ def _tails(operator: Emulator, sets: Sensors) -> Tensor | None:
     step = max(1, min(SETS, MAX_ENTRIES // sets.values.shape[1] ** 2))
     parts = (sets[first : first + step] for first in range(0, len(sets), step))
     default = operator.default_noise(0)
-    encoded = (operator.encode(part) for part in parts)
+    encoded = (encode(operator, part) for part in parts)
     tails = [law.tail(bases, replace(one, noise_std=one.noise(default))) for one in encoded]
     return None if any(tail is None for tail in tails) else torch.cat(tails)
 

@@ -15,12 +15,13 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from uqsonet.emulator.encode import encode
 from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.emulator.likelihood import NamedNoise
 from uqsonet.errors import ObservationError, ObservationWarning
@@ -30,8 +31,7 @@ from uqsonet.operator.closed_form import set_residuals
 from uqsonet.operator.config import KEPT
 from uqsonet.operator.model import KarhunenLoeveModel
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 SOLVE_ROUNDS = 4  # times that samples are solved
 
@@ -155,7 +155,7 @@ def _effective(answer: FieldLaw, a: Tensor, c: Tensor, found: Tensor) -> float:
     if not operator.reads_outputs(sets):
         return float(len(a))
     model: Any = operator.operator
-    seen, read = operator.encode(sets), operator.encode(sets, outputs=True)
+    seen, read = encode(operator, sets), encode(operator, sets, outputs=True)
     offset, rows = model.bases.output_at(read)
     (at_inputs,), (residual,) = model.bases.at_sensors(seen)
     own = residual - a @ at_inputs.T  # the same for both

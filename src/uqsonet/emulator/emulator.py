@@ -23,13 +23,11 @@ from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError, removed
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
-from uqsonet.gauss.posterior import Joint
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
     from uqsonet.emulator.calibration import Calibration, ConformalFactors
-    from uqsonet.emulator.likelihood import Likelihoods
     from uqsonet.emulator.place import Placement
     from uqsonet.fitting.validate import Report
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -302,54 +300,6 @@ class Emulator:
     def reads_outputs(self, sets: Sensors) -> bool:
         """Whether some of the sensors are of output fields."""
         return bool((sets.mask & (sets.field >= len(self.inputs))).any())
-
-    def joint(self, sets: Sensors, likelihood: Likelihoods | None = None) -> Joint:
-        """Return the law of both sides given sensors of either.
-
-        It raises `ObservationError` if the operator takes no sensors of its output, or no
-        likelihood.
-        """
-        seen = self.encode(sets)
-        read = self.encode(sets, outputs=True) if self.reads_outputs(sets) else None
-        if likelihood is None:
-            by_set = self.answering(sets)
-            if len(set(map(id, by_set))) == 1:
-                return by_set[0].condition_on(seen, read)
-            ones = ((seen.alone(b), read and read.alone(b)) for b in range(len(sets)))
-            pairs = zip(by_set, ones, strict=True)
-            return Joint.together([one.condition_on(*both) for one, both in pairs])
-        from uqsonet.emulator.likelihood import NamedNoise
-
-        noise = [NamedNoise.of(self, sets.alone(row), likelihood) for row in range(len(sets))]
-        return self.operator.condition_on(seen, read, noise)
-
-    def answering(self, sets: Sensors) -> list[Conditioned]:
-        """Return what answers each set; without sensors it is the operator."""
-        given = self.given_inputs or self.operator, self.given_outputs or self.operator
-        read = (sets.mask & (sets.field >= len(self.inputs))).any(1).tolist()
-        some = sets.mask.any(1).tolist()
-        return [given[k] if any else self.operator for k, any in zip(read, some, strict=True)]
-
-    def encode(self, sets: Sensors, outputs: bool = False) -> Sensors:
-        """Return the sensors of one side as the operator takes them."""
-        fields, first = (self.outputs, len(self.inputs)) if outputs else (self.inputs, 0)
-        number = sets.field - first
-        used = sets.mask & (number >= 0) & (number < len(fields))
-        if outputs or self.reads_outputs(sets):
-            keep = used.any(0)  # the rest are sensors of the other side in every set
-            sets, number, used = sets.each(lambda t: t[:, keep]), number[:, keep], used[:, keep]
-        values, noise = torch.ones_like(sets.values), sets.noise_std
-        if self.encoded:
-            scale = torch.tensor([f.scale for f in fields], dtype=torch.float64)
-            noise = noise.nan_to_num(nan=self.default_noise(first))
-            noise = noise / scale[number.clamp(0, len(fields) - 1)]
-        for k, one in enumerate(fields):
-            here = (number == k) & used
-            values[here] = one.encode(sets.values[here]) if self.encoded else sets.values[here]
-        domain = self.fields.output.domain if outputs else self.fields.input.domain
-        x = part_locations(number, sets.locations, domain)
-        x = x * used.view(*used.shape, *[1] * (x.ndim - 2))
-        return replace(sets, locations=x, values=values, mask=used, noise_std=noise, field=number)
 
     def with_operator(self, operator: Conditioned) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""

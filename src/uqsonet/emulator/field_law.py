@@ -9,20 +9,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.emulator.encode import joint_law
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.field import part_columns
 from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED, Given, Moments, spread
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.sensors.sensors import Sensors
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 SETS = 16  # sets that are conditioned at a time
 DRAWN_TOGETHER = 4096  # functions that are drawn at a time
@@ -80,7 +80,7 @@ class FieldLaw:
         if part.start in self._kept:
             return self._kept[part.start]
         try:
-            joint = self.emulator.joint(self.sets[part], self.likelihood)
+            joint = joint_law(self.emulator, self.sets[part], self.likelihood)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise ObservationError(TOO_LARGE) from None
         if self.jointly or len(self.sets) <= SETS:

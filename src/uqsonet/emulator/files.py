@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ from uqsonet.fields.stacked import join
 from uqsonet.files import readable
 from uqsonet.operator.file import write_weights
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 CALIBRATION = ("inputs", "outputs", "columns")  # tensors of the calibration runs in a file
 ANSWERERS = ("given_inputs", "given_outputs")  # names of what answers, in a header

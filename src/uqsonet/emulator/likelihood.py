@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from torch import Tensor
 from uqsonet.errors import ObservationError
 from uqsonet.sensors.sensors import Sensors, field_number
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from uqsonet.emulator.checks import check, points_of
+from uqsonet.emulator.encode import encode, joint_law
 from uqsonet.emulator.site import Site, periods_of
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers
@@ -31,8 +32,7 @@ from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors, field_number, sensors_at
 
-if TYPE_CHECKING:
-    from uqsonet.emulator.emulator import Emulator
+Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 SAME_REDUCTION = 1e-9  # reductions that differ by this share are equal: the first place is taken
 
@@ -247,7 +247,7 @@ def _rows(emulator: Emulator, sets: Sensors) -> tuple[Tensor, Tensor]:
     operator, bases = emulator.operator, emulator.bases
     assert bases is not None  # as in every operator with a law of both sides
     sets = sets.alone(0)
-    seen, read = emulator.encode(sets), emulator.encode(sets, outputs=True)
+    seen, read = encode(emulator, sets), encode(emulator, sets, outputs=True)
     a, c = bases.at_sensors(seen)[0][0], bases.output_at(read)[1][0]
     rounding = SINGLE_PRECISION * float(bases.output_scale) / len(bases.output_mean) ** 0.5
     left, own = (bases.input_remainder, rounding_noise(bases)), emulator.default_noise(0)
@@ -264,7 +264,7 @@ def _joint_covariance(emulator: Emulator, sets: Sensors, valued: bool) -> tuple[
             "given: places without values are enough only for a linear branch and the gaussian "
             "law; this model's answer depends on what the sensors read: give (locations, values)"
         )
-    joint = emulator.joint(replace(sets, mask=sets.mask & valued))
+    joint = joint_law(emulator, replace(sets, mask=sets.mask & valued))
     if joint.input is None:
         raise ObservationError(
             f"{emulator.method} has no law of its input, so it places no sensors"
