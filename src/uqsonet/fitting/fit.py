@@ -167,7 +167,8 @@ def _choose_operator(
         row = {"error": round(float(left.mean()), 6), "crps": round(one.score, 6)}
         tried.append({"branch": name, **_size(models[0].config)} | row)
         LOG.info("%s, %d input modes: error of outputs %.4g", name, count, row["error"])
-        if not preferable(best.scores.mean(0)[None], one.scores.mean(0)[None], alone):
+        scores = best.scores.mean(0)[None], one.scores.mean(0)[None]
+        if not preferable(*scores, alone[: scores[0].shape[1]]):
             errors.append(left)
             candidates.append(one)
     return candidates[first_not_worse([one[None] for one in errors], alone)[0]]
