@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -193,8 +194,8 @@ class Field:
             more = {k: float(v) for k, v in stored.get("transform_numbers", {}).items()}
             transform = Transform(stored["transform"], **more)
             name, units = str(stored["name"]), str(stored["units"])
-            layout = Layout.from_dict(stored["layout"]) if "layout" in stored else None
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            layout = stored.get("layout") and Layout.from_dict(stored["layout"], domain.size)
+        except (AttributeError, KeyError, TypeError, ValueError, zlib.error) as error:
             raise DataError(f"a named field cannot be read ({error!r})") from None
         scale, lowest, highest = numbers
         if not (0 < scale < float("inf")) or not lowest <= highest:

@@ -6,8 +6,9 @@ import base64
 import contextlib
 import math
 import re
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,22 +58,17 @@ class Layout:
     """How one run of a field stands in its file, so that an answer can be given the same way.
 
     A domain numbers its points along rising axes in the order x, y, z, time. A file may have
-    other names, another order, falling axes, and entries without a value.
+    other names, another order, falling axes, points that share a place, and entries without a value
+    in any run.
 
-    `absent` are entries without a value in any run, in the domain's order, and `places` the
-    domain's point that each other entry is, where some share one. Of a mesh whose nodes (dimension
-    ``node``) or cells the entries are, there are nodes (n, 3), and cells (c, q) as numbers of nodes
-    by meshio's kinds.
+    Of a mesh whose nodes (dimension ``node``) or cells the entries are, there are nodes (n, 3), and
+    cells (c, q) as numbers of nodes by meshio's kinds.
     """
 
     dims: tuple[str, ...]  # in the order of the file
-    shape: tuple[int, ...]  # entries along each of them
     axes: tuple[str, ...]  # name of each coordinate of the domain
-    order: tuple[int, ...]  # the file's dimension that each axis of the domain runs along
-    falling: tuple[bool, ...]  # whether the file's coordinate falls along each axis of the domain
+    index: np.ndarray  # int32, in the shape of a run: the domain's point of each entry, or -1
     coordinates: tuple[Coordinate, ...] = ()
-    absent: np.ndarray | None = None
-    places: np.ndarray | None = None
     mesh: tuple[np.ndarray, tuple[tuple[str, np.ndarray], ...]] | None = None
 
     @property
@@ -88,23 +84,18 @@ class Layout:
 
         return [number for number, axis in enumerate(self.axes) if is_longitude(axis)]
 
+    def renumbered(self, numbers: np.ndarray) -> Layout:
+        """Return the layout where the domain's points (n,) have other numbers, -1 for none."""
+        index = np.where(self.index < 0, -1, numbers[self.index])
+        return replace(self, index=index.astype(np.int32))
+
     def in_file_order(self, values: np.ndarray) -> np.ndarray:
         """Return values (..., n) at the domain's points as arrays (..., *shape) of the file.
 
         Entries without a value are NaN.
         """
-        lead = values.shape[:-1]
-        own = tuple(self.shape[k] for k in self.order)
-        values = values if self.places is None else values[..., self.places]
-        if self.absent is not None:
-            whole = np.full((*lead, self.absent.size), np.nan)
-            whole[..., ~self.absent.ravel()] = values
-            values = whole
-        values = values.reshape(*lead, *own)
-        for axis, falls in enumerate(self.falling):
-            values = np.flip(values, len(lead) + axis) if falls else values
-        place = np.argsort(self.order) + len(lead)
-        return values.transpose(*range(len(lead)), *place)
+        placed = values[..., self.index]
+        return np.where(self.index < 0, np.nan, placed) if self.index.min() < 0 else placed
 
     def as_dict(self) -> dict[str, Any]:
         """Return the layout as it is stored in a header."""
@@ -119,25 +110,35 @@ class Layout:
             }
             for one in self.coordinates
         ]
-        names = ("dims", "shape", "axes", "order", "falling")
-        found: dict[str, Any] = {key: list(getattr(self, key)) for key in names}
-        absent = None if self.absent is None else as_base64(np.packbits(self.absent.ravel()))
-        if self.places is not None:
-            found["places"] = as_base64(self.places.astype(np.int64))
+        steps = np.diff(self.index.ravel(), prepend=np.int32(0))  # hardly ever change: short
+        found: dict[str, Any] = {
+            "dims": list(self.dims),
+            "shape": list(self.index.shape),
+            "axes": list(self.axes),
+            "index": base64.b64encode(zlib.compress(steps.tobytes())).decode(),
+        }
         if self.mesh is not None:
             nodes, cells = self.mesh
             cells = [[kind, one.shape[1], as_base64(one.astype(np.int32))] for kind, one in cells]
             found["mesh"] = [as_base64(nodes.astype(np.float64)), cells]
-        return {**found, "coordinates": coordinates, "absent": absent}
+        return {**found, "coordinates": coordinates}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Layout:
-        """Return the layout of a header; KeyError, TypeError or ValueError if it describes none."""
+    def from_dict(cls, stored: Mapping[str, Any], size: int) -> Layout:
+        """Return the layout that a header holds of a domain of so many points.
+
+        KeyError, TypeError or ValueError if it describes none.
+        """
         shape = tuple(int(n) for n in stored["shape"])
-        order = tuple(int(k) for k in stored["order"])
-        cells = math.prod(shape)
-        if cells > MAX_CELLS or sorted(order) != list(range(len(shape))):
-            raise ValueError(f"a layout of {shape} entries in the order {order}")
+        if not 0 < (entries := math.prod(shape)) <= MAX_CELLS:
+            raise ValueError(f"a layout of {shape} entries")
+        if "index" not in stored:
+            raise ValueError("an earlier version kept the layouts of files otherwise: fit again")
+        packed = base64.b64decode(stored["index"], validate=True)
+        steps = zlib.decompressobj().decompress(packed, 4 * entries)
+        index = np.frombuffer(steps, np.int32).cumsum(dtype=np.int32).reshape(shape)
+        if not -1 <= index.min() <= index.max() < size:
+            raise ValueError(f"a layout of points {index.min()} to {index.max()} of {size}")
         coordinates = []
         for one in stored["coordinates"]:
             kind = np.int64 if one["times"] else np.float64
@@ -145,19 +146,13 @@ class Layout:
             values = values.astype("M8[ns]") if one["times"] else values
             dims = tuple(map(str, one["dims"]))
             coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
-        absent = places = mesh = None
-        if stored["absent"] is not None:
-            bits = np.unpackbits(from_base64(stored["absent"], np.uint8))
-            absent = bits[:cells].astype(bool).reshape([shape[k] for k in order])
-        if "places" in stored:
-            places = from_base64(stored["places"], np.int64)
+        mesh = None
         if "mesh" in stored:
             nodes, cells = from_base64(stored["mesh"][0], float), stored["mesh"][1]
             integers = ((str(k), from_base64(one, np.int32), int(q)) for k, q, one in cells)
             mesh = nodes.reshape(-1, 3), tuple((k, one.reshape(-1, q)) for k, one, q in integers)
         dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
-        falling = tuple(map(bool, stored["falling"]))
-        return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places, mesh)
+        return cls(dims, axes, index, tuple(coordinates), mesh)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -165,8 +165,7 @@ class FieldRuns:
         """Number of points that have no value in any run."""
         if isinstance(self.domain, MaskedGrid):
             return self.domain.grid.size - self.domain.size
-        layout = self.layout
-        return 0 if layout is None or layout.absent is None else int(layout.absent.sum())
+        return 0 if self.layout is None else int((self.layout.index < 0).sum())
 
 
 def _is_labelled(value: object) -> bool:
@@ -296,7 +295,7 @@ def _merged(
     def means(rows: np.ndarray) -> np.ndarray:
         return (rows.reshape(len(rows), -1).astype(np.float64) @ average).astype(rows.dtype)
 
-    layout = None if layout is None else replace(layout, places=place)
+    layout = layout and layout.renumbered(place)
     return array[first[order]], changed(values, means, name), layout
 
 
@@ -311,14 +310,8 @@ def _without_absent(
         domain.points().numpy()[present], f"{name}, points that have a value in some run"
     )
     part = MaskedGrid.of(domain, present) if isinstance(domain, Grid) else cloud
-    if layout is not None:
-        own = tuple(layout.shape[k] for k in layout.order)
-        places = layout.places
-        if places is not None:
-            absent, numbers = absent[places], np.cumsum(present) - 1
-            places = numbers[places[~absent]]
-        layout = replace(layout, absent=absent.reshape(own), places=places)
-    return part, layout
+    numbers = np.where(present, np.cumsum(present) - 1, -1)
+    return part, layout and layout.renumbered(numbers)
 
 
 def _table(points: Any, what: str) -> np.ndarray:

@@ -6,6 +6,7 @@ Coordinates are recognised by the attributes of the CF conventions (``axis``, ``
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -87,6 +88,8 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
     The dimension `run` counts the runs. Coordinates may be among the file's other variables, which
     are `beside` it in an xarray.Dataset; those that cannot be used are a `DataError`.
     """
+    from xarray import Variable
+
     single = [d for d in array.dims if array.sizes[d] == 1 and d != run]
     if len(single) == array.ndim - 1:
         single = single[:-1]
@@ -95,19 +98,25 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
     scalars = [_coordinate(c, array.coords[c], where) for c in array.coords if c in single]
     order, own, points = _standing(array, dims, beside, where)
     axes = points if isinstance(points, tuple) else ()
-    falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
-    falling = falling or (False,) * len(dims)
+    falling = [len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes]
     turned = slice(None, None, -1)
-    fallen = {dims[k]: turned for k, falls in zip(order, falling, strict=True) if falls}
-    array = array.transpose(run, *(dims[k] for k in order)).isel(fallen)
+    fallen = {dims[k]: turned for k, falls in zip(order, falling, strict=False) if falls}
+    names = tuple(one.name for one in own) or tuple(dims[k] for k in order)
+
+    def in_domain_order(some: Any) -> Any:
+        return some.transpose(..., *(dims[k] for k in order)).isel(fallen)
+
+    entries = np.arange(math.prod(shape), dtype=np.int32)
+    index = np.empty_like(entries)
+    index[in_domain_order(Variable(dims, entries.reshape(shape))).values.ravel()] = entries
+    array = in_domain_order(array)
     # Large values of a file go from there to a temporary file, some runs at a time.
     values = _valid(array) if array.variable._in_memory else changed(array, _valid, where)
     if axes:
         points = tuple(a[turned] if falls else a for a, falls in zip(axes, falling, strict=True))
     elif isinstance(points, np.ndarray):
         values = values.reshape(len(values), -1)
-    names = tuple(one.name for one in own) or tuple(dims[k] for k in order)
-    layout = Layout(dims, shape, names, order, falling, (*own, *scalars))
+    layout = Layout(dims, names, index.reshape(shape), (*own, *scalars))
     return LabelledField(values, points, layout, printable(array.attrs.get("units", "")))
 
 

@@ -78,7 +78,7 @@ def _at(
     kept = [k for k in range(points.shape[1]) if np.ptp(points[:, k]) > 0][: len(AXES)]
     axes = tuple(AXES[k] for k in kept)
     own = tuple(Coordinate(a, (dim,), points[:, k], {}) for a, k in zip(axes, kept, strict=True))
-    layout = Layout((dim,), (len(points),), axes, (0,), (False,), own, mesh=mesh)
+    layout = Layout((dim,), axes, np.arange(len(points), dtype=np.int32), own, mesh)
     return {n: LabelledField(one[None], points[:, kept], layout, "") for n, one in values.items()}
 
 
