@@ -149,14 +149,6 @@ class FieldRuns:
             )
         return cls(array, domain, transform, units, None if kept.all() else kept, layout=layout)
 
-    @staticmethod
-    def from_scattered(*_: object, **__: object) -> FieldRuns:
-        """Refuse runs at points of their own, which an earlier version interpolated."""
-        raise DataError(
-            "points must be the same in all runs: interpolate the values of each run to common "
-            "points first, by scipy.interpolate for example"
-        )
-
     def __len__(self) -> int:
         return len(self.values)
 

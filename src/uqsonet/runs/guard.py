@@ -42,7 +42,7 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, h5py.Dataset 
     with h5py.File(path, "r") as file:
         found = dict(data_sets(file))
         arrays = (one for one in found.values() if not isinstance(one, str))
-        require_room(path, (unpacked(a.shape or (), a.chunks or (), a.dtype) for a in arrays))
+        require_room(path, (unpacked(a.shape, a.chunks or (), a.dtype) for a in arrays))
         yield file, found
 
 
@@ -68,7 +68,9 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
 
 
 def _unreadable(item: h5py.Dataset) -> str:
-    """Say why a data set is not read that leads out of the file, or is packed more than once."""
+    """Say why a data set is not read: it is empty, leads out of the file, or is packed twice."""
+    if item.shape is None:
+        return "an empty data set"
     if item.is_virtual or item.external:
         return "a virtual data set" if item.is_virtual else "external storage"
     how = item.id.get_create_plist()
