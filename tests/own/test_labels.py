@@ -174,7 +174,7 @@ def test_layouts_come_back_from_a_header() -> None:
     size = int(layout.index.max()) + 1
     again, values = Layout.from_dict(layout.as_dict(), size), np.arange(size, dtype=float)
     np.testing.assert_array_equal(again.in_file_order(values), layout.in_file_order(values))
-    with pytest.raises(ValueError, match=r"points -1 to \d+ of"):
+    with pytest.raises(ValueError, match="points are not those of a domain of"):
         Layout.from_dict(layout.as_dict(), size - 1)
     old = {"dims": ["y"], "shape": [3], "axes": ["y"], "order": [0], "falling": [True]}
     with pytest.raises(ValueError, match="fit again"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -195,7 +194,7 @@ class Field:
             transform = Transform(stored["transform"], **more)
             name, units = str(stored["name"]), str(stored["units"])
             layout = stored.get("layout") and Layout.from_dict(stored["layout"], domain.size)
-        except (AttributeError, KeyError, TypeError, ValueError, zlib.error) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"a named field cannot be read ({error!r})") from None
         scale, lowest, highest = numbers
         if not (0 < scale < float("inf")) or not lowest <= highest:

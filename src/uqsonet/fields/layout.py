@@ -7,12 +7,11 @@ import contextlib
 import math
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from uqsonet.errors import DataError
 
@@ -99,29 +98,20 @@ class Layout:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the layout as it is stored in a header."""
-        coordinates = [
-            {
-                "name": one.name,
-                "dims": list(one.dims),
-                "times": one.origin is not None,
-                "shape": list(one.values.shape),
-                "values": as_base64(one.values.astype("M8[ns]" if one.origin else np.float64)),
-                "attributes": dict(one.attributes),
-            }
-            for one in self.coordinates
-        ]
-        steps = np.diff(self.index.ravel(), prepend=np.int32(0))  # hardly ever change: short
+        steps = np.diff(self.index, axis=-1, prepend=np.int32(0)) if self.dims else self.index
         found: dict[str, Any] = {
             "dims": list(self.dims),
-            "shape": list(self.index.shape),
             "axes": list(self.axes),
-            "index": base64.b64encode(zlib.compress(steps.tobytes())).decode(),
+            "index": _packed(steps),  # hardly ever change: short
+            "coordinates": [
+                [one.name, list(one.dims), _packed(one.values), dict(one.attributes)]
+                for one in self.coordinates
+            ],
         }
         if self.mesh is not None:
             nodes, cells = self.mesh
-            cells = [[kind, one.shape[1], as_base64(one.astype(np.int32))] for kind, one in cells]
-            found["mesh"] = [as_base64(nodes.astype(np.float64)), cells]
-        return {**found, "coordinates": coordinates}
+            found["mesh"] = [_packed(nodes), [[kind, _packed(one)] for kind, one in cells]]
+        return found
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], size: int) -> Layout:
@@ -129,34 +119,47 @@ class Layout:
 
         KeyError, TypeError or ValueError if it describes none.
         """
-        shape = tuple(int(n) for n in stored["shape"])
-        if not 0 < (entries := math.prod(shape)) <= MAX_CELLS:
-            raise ValueError(f"a layout of {shape} entries")
         if "index" not in stored:
             raise ValueError("an earlier version kept the layouts of files otherwise: fit again")
-        packed = base64.b64decode(stored["index"], validate=True)
-        steps = zlib.decompressobj().decompress(packed, 4 * entries)
-        index = np.frombuffer(steps, np.int32).cumsum(dtype=np.int32).reshape(shape)
-        if not -1 <= index.min() <= index.max() < size:
-            raise ValueError(f"a layout of points {index.min()} to {index.max()} of {size}")
-        coordinates = []
-        for one in stored["coordinates"]:
-            kind = np.int64 if one["times"] else np.float64
-            values = from_base64(one["values"], kind).reshape([int(n) for n in one["shape"]])
-            values = values.astype("M8[ns]") if one["times"] else values
-            dims = tuple(map(str, one["dims"]))
-            coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
+        dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
+        index = _unpacked(stored["index"])
+        index = index.cumsum(-1, dtype=np.int32) if dims else index
+        if not index.size or not -1 <= index.min() <= index.max() < size:
+            raise ValueError(f"a layout whose points are not those of a domain of {size}")
+        coordinates = tuple(
+            Coordinate(str(name), tuple(map(str, along)), _unpacked(values), dict(attributes))
+            for name, along, values, attributes in stored["coordinates"]
+        )
         mesh = None
         if "mesh" in stored:
-            nodes, cells = from_base64(stored["mesh"][0], float), stored["mesh"][1]
-            integers = ((str(k), from_base64(one, np.int32), int(q)) for k, q, one in cells)
-            mesh = nodes.reshape(-1, 3), tuple((k, one.reshape(-1, q)) for k, one, q in integers)
-        dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
-        return cls(dims, axes, index, tuple(coordinates), mesh)
+            nodes, cells = stored["mesh"]
+            mesh = _unpacked(nodes), tuple((str(kind), _unpacked(one)) for kind, one in cells)
+        return cls(dims, axes, index, coordinates, mesh)
 
 
-@dataclass(frozen=True)
-class LabelledField:
+def _packed(values: np.ndarray) -> list[Any]:
+    """Return an array of numbers or times as type, shape, and a text for headers."""
+    return [
+        values.dtype.str,
+        list(values.shape),
+        base64.b64encode(zlib.compress(values.tobytes())).decode(),
+    ]
+
+
+def _unpacked(stored: Sequence[Any]) -> np.ndarray:
+    """Return the array that `_packed` made a text of; ValueError if it is none."""
+    dtype, shape = np.dtype(stored[0]), [int(n) for n in stored[1]]
+    if dtype.kind not in "fiuM" or not 0 <= math.prod(shape) <= MAX_CELLS:
+        raise ValueError(f"an array of {shape} entries of {dtype}")
+    packed = base64.b64decode(stored[2], validate=True)
+    try:
+        data = zlib.decompressobj().decompress(packed, 1 + dtype.itemsize * math.prod(shape))
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+class LabelledField(NamedTuple):
     """What a labelled array says of a field.
 
     Values (N, n1[, n2[, n3]]) or (N, n) have the axes in the order x, y, z, time, each rising.
@@ -174,8 +177,3 @@ class LabelledField:
 def as_base64(values: np.ndarray) -> str:
     """Return the bytes of an array, in C order, as a text for headers and pages."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-
-
-def from_base64(text: str, kind: DTypeLike) -> np.ndarray:
-    """Return the entries (n,) of a text that `as_base64` made; ValueError if it is none."""
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind)

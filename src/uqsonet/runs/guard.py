@@ -58,8 +58,7 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
             name = f"{above}{key}".encode("utf-8", "backslashreplace").decode()
             link = group.get(key, getlink=True)
             if not isinstance(link, h5py.HardLink):
-                soft = isinstance(link, h5py.SoftLink)
-                yield name, "a soft link" if soft else "an external link"
+                yield name, f"{'a soft' if isinstance(link, h5py.SoftLink) else 'an external'} link"
             elif isinstance(item := group[key], h5py.Dataset):
                 yield name, _unreadable(item) or item
             elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
@@ -74,8 +73,8 @@ def _unreadable(item: h5py.Dataset) -> str:
     if item.is_virtual or item.external:
         return "a virtual data set" if item.is_virtual else "external storage"
     how = item.id.get_create_plist()
-    filters = [how.get_filter(k)[0] for k in range(how.get_nfilters())]
-    return "packed twice" if sum(one not in PLAIN_FILTERS for one in filters) > 1 else ""
+    packers = {k for k in range(how.get_nfilters()) if how.get_filter(k)[0] not in PLAIN_FILTERS}
+    return "packed twice" if len(packers) > 1 else ""
 
 
 def require_own_zarr(path: Path) -> None:

@@ -158,11 +158,9 @@ def _beside(data: Any, name: str, axes: int, others: Sequence[str], path: object
     def standing_at(home: str) -> Any:
         if f"{home}points" in others:
             return _stated(data, f"{home}points", path).values.astype(np.float64)
-        kinds: dict[int, str] = {}
-        for key in sorted(others, reverse=True):  # the first by name is kept
-            kind = axis_number(key.removeprefix(home), {}) if key.startswith(home) else None
-            if kind is not None:
-                kinds[kind] = key
+        here = sorted((key for key in others if key.startswith(home)), reverse=True)
+        kinds = {axis_number(key.removeprefix(home), {}): key for key in here}  # first by name
+        kinds.pop(None, None)
         if len(kinds) > axes:
             kinds.pop(TIME, None)  # of other fields
         if any(kind < TIME for kind in kinds):
@@ -173,13 +171,13 @@ def _beside(data: Any, name: str, axes: int, others: Sequence[str], path: object
         if (found := standing_at(home)) is not None:
             return found
     lines = (key.rpartition("/") for key in others if key in data and data[key].ndim == 1)
-    homes = {group for group, _, last in lines if group and axis_number(last, {}) in range(TIME)}
+    homes = {f"{at}/" for at, _, last in lines if at and axis_number(last, {}) in range(TIME)}
     if len(homes) > 1:
         raise DataError(
             f"{path}: coordinates stand in several groups, {', '.join(sorted(homes))}; say by "
             "points= which are meant"
         )
-    return standing_at(f"{homes.pop()}/") if homes else None
+    return standing_at(homes.pop()) if homes else None
 
 
 def _stated(data: Any, key: str, path: object) -> Any:
