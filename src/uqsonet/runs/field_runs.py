@@ -167,7 +167,7 @@ def _is_labelled(value: object) -> bool:
 
 def _numeric(values: object, name: str) -> np.ndarray:
     """Return values as an array (N, ...) of native floats, without axes of length one."""
-    array = plain_array(values, f"{name}: values", True, DataError)
+    array = np.atleast_1d(plain_array(values, f"{name}: values", True, DataError))
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
     small = array.dtype.kind == "f" and array.dtype.itemsize <= 4

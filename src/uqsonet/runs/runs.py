@@ -147,20 +147,17 @@ class Runs:
         _, first, number = np.unique(labels, return_index=True, return_inverse=True)
         return None if len(first) == len(labels) else number
 
-    def describe(self) -> Description:
+    def describe(self) -> str:
         """Return shapes, ranges, proposed transforms, spectra and distance from Gaussian laws."""
         from uqsonet.show.terminal import never_silent
 
+        lines = [f"{self.name}: {len(self)} runs"]
         with never_silent("describe"):
-            found = [
-                _described(key, "input", one, proposed_transform(one))
-                for key, one in self.inputs.items()
-            ]
-            found += [
-                _described(key, "output", one, output_transforms(one)[-1])
-                for key, one in self.outputs.items()
-            ]
-        return Description(self.name, len(self), tuple(found))
+            for name, one in self.inputs.items():
+                lines += _described(name, "input", one, proposed_transform(one))
+            for name, one in self.outputs.items():
+                lines += _described(name, "output", one, output_transforms(one)[-1])
+        return printable("\n".join(lines))
 
     def plot(self, path: object = None) -> Any:
         """Draw the first three runs of each field, on its own axes and in its own units.
@@ -346,72 +343,36 @@ def proposed_transform(field: FieldRuns) -> str:
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 
 
-@dataclass(frozen=True)
-class FieldDescription:
-    """What `describe` finds about one field.
+def _described(name: str, side: str, field: FieldRuns, transform: str) -> list[str]:
+    """Return lines that describe a field.
 
-    `distance` is the largest Kolmogorov distance between a leading coefficient, or the norm of ten
-    of them, and what it would be under a Gaussian law, and `chance` what chance alone makes of it
-    (95 %), for so many runs.
+    The distance is the largest Kolmogorov distance between a leading coefficient, or the norm of
+    ten of them, and what it would be under a Gaussian law; chance alone makes that of it (95 %).
     """
-
-    name: str
-    side: str  # input or output
-    transform: str  # the one proposed
-    field: FieldRuns
-    modes: dict[float, int]  # those that keep a share of the variance, where `most_modes` do
-    most_modes: int
-    distance: float
-    chance: float
-
-    def __str__(self) -> str:
-        field, domain = self.field, self.field.domain
-        units = f" {field.units}" if field.units else ""
-        counts = {q: str(self.modes.get(q, f"more than {self.most_modes}")) for q in SHARES}
-        kept = ", ".join(f"{count} keep {100 * share:g} %" for share, count in counts.items())
-        labels = Field(self.name, domain, layout=field.layout).axis_labels
-        ends = zip(labels, domain.lower, domain.upper, strict=True)
-        box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, low, high in ends)
-        absent = f"; {field.absent} more have no value in any run" if field.absent else ""
-        two = ", two values only" if distinct(field, 2) <= 2 else ""
-        gaussian = self.distance <= self.chance
-        law = "no evidence against a Gaussian law" if gaussian else "not Gaussian"
-        lines = [
-            f"{self.side:7}{self.name}: {' x '.join(map(str, domain.shape))} points, "
-            f"{field.values.min():.4g} to {field.values.max():.4g}{units}{two}",
-            f"       {box}{absent}",
-            f"       transform {self.transform}; modes: {kept}",
-            f"       coefficients: {law} (Kolmogorov distance {self.distance:.3f}; "
-            f"chance {self.chance:.3f})",
-        ]
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Description:
-    """What `Runs.describe` finds; printing it is the point."""
-
-    name: str
-    runs: int
-    fields: tuple[FieldDescription, ...]
-
-    def __str__(self) -> str:
-        return printable("\n".join([f"{self.name}: {self.runs} runs", *map(str, self.fields)]))
-
-
-def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:
-    """Describe a field."""
     LOG.info("describing %s %s", side, name)
-    unit = _typical(field.values) if transform == "asinh" else 1.0
-    forward = Transform(transform, unit).forward
-    rows = ArrayRows([(field.values, forward)], torch.float64)
-    variance, total, coefficients = spectrum(rows, point_weights(field.domain))
+    domain, unit = field.domain, _typical(field.values) if transform == "asinh" else 1.0
+    rows = ArrayRows([(field.values, Transform(transform, unit).forward)], torch.float64)
+    variance, total, coefficients = spectrum(rows, point_weights(domain))
     kept = variance.cumsum(0) / total
-    real = variance[:10] > 1e-12 * variance[0]  # others are rounding of stored values
     modes = {q: int((kept < q).sum()) + 1 for q in SHARES if float(kept[-1]) >= q - 1e-9}
+    counts = ((modes.get(q, f"more than {len(kept)}"), 100 * q) for q in SHARES)
+    real = variance[:10] > 1e-12 * variance[0]  # others are rounding of stored values
     distance = distance_from_gaussian(coefficients[:5000, real])
     chance = 1.73 / math.sqrt(min(len(field), 5000))
-    return FieldDescription(name, side, transform, field, modes, len(kept), distance, chance)
+    law = "no evidence against a Gaussian law" if distance <= chance else "not Gaussian"
+    labels = Field(name, domain, layout=field.layout).axis_labels
+    ends = zip(labels, domain.lower, domain.upper, strict=True)
+    box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, low, high in ends)
+    absent = f"; {field.absent} more have no value in any run" if field.absent else ""
+    two = ", two values only" if distinct(field, 2) <= 2 else ""
+    return [
+        f"{side:7}{name}: {' x '.join(map(str, domain.shape))} points, {field.values.min():.4g} to "
+        f"{field.values.max():.4g}{' ' * bool(field.units)}{field.units}{two}",
+        f"       {box}{absent}",
+        f"       transform {transform}; modes: "
+        + ", ".join(f"{count} keep {share:g} %" for count, share in counts),
+        f"       coefficients: {law} (Kolmogorov distance {distance:.3f}; chance {chance:.3f})",
+    ]
 
 
 def distance_from_gaussian(coefficients: Tensor) -> float:
