@@ -1,7 +1,7 @@
 """What is asked of a file before it is read. Open files that you trust, as with xarray.
 
-What a file may not do, whoever made it, is refused here: hold a pickle, which can run any program;
-read another file; or say that it holds far more than there is.
+Refused, whoever made the file, are pickles, which can run any program; what reads another file; and
+sizes far beyond what there is.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
 
 def _unreadable(item: h5py.Dataset) -> str:
     """Say why a data set is not read: it is empty, leads out of the file, or is packed twice."""
-    if item.shape is None:
-        return "an empty data set"
-    if item.is_virtual or item.external:
-        return "a virtual data set" if item.is_virtual else "external storage"
+    if item.shape is None or item.is_virtual:
+        return "an empty data set" if item.shape is None else "a virtual data set"
+    if item.external:
+        return "external storage"
     how = item.id.get_create_plist()
     packers = {k for k in range(how.get_nfilters()) if how.get_filter(k)[0] not in PLAIN_FILTERS}
     return "packed twice" if len(packers) > 1 else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -151,8 +151,8 @@ def _without_names(
 def _beside(data: Any, name: str, axes: int, others: Sequence[str], path: object) -> Any:
     """Return what other arrays are to a field by their names.
 
-    Points (n, d), coordinates x, y, z and time by number, or None. They stand under
-    the field's name, in its group, at the top, or in the one other group that has some.
+    Points (n, d), coordinates x, y, z and time by number, or None. They stand under the field's
+    name, in its group, at the top, or in the one other group that has some.
     """
 
     def standing_at(home: str) -> Any:
@@ -194,7 +194,7 @@ def _with_axes(array: Any, coordinates: Mapping[int, Any], where: str) -> Any:
     for kind, one in coordinates.items():
         own["xyzt"[kind].replace("t", "time")] = one.squeeze() if one.ndim > 1 else one
     lengths = [one.shape for one in own.values()]
-    for order in permutations(dims):
+    for order in permutations(dims, len(own)) if len(own) == len(dims) else ():
         if [(array.sizes[d],) for d in order] == lengths:
             array, along = array.rename(dict(zip(order, own, strict=True))), [[n] for n in own]
             break
@@ -245,7 +245,7 @@ def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> Label
     entries = np.arange(math.prod(shape), dtype=np.int32)
     index = np.empty_like(entries)
     index[in_domain_order(Variable(dims, entries.reshape(shape))).values.ravel()] = entries
-    values = _read(in_domain_order(array), where)
+    values = _read(array, where, in_domain_order)
     if isinstance(points, np.ndarray):
         values = values.reshape(len(values), -1)
     layout = Layout(dims, names, index.reshape(shape), (*own, *scalars))
@@ -257,7 +257,7 @@ def _coordinates(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> 
 
     They are those of its dimensions, else those along all of them, or along each in turn.
     """
-    if dims and all(d in array.coords for d in dims):
+    if all(d in array.coords for d in dims):
         found = [_coordinate(d, array.coords[d], where) for d in dims]
         return sorted(found, key=lambda one: _rank(one.name, one.attributes))
     whole: dict[int, Coordinate] = {}
@@ -328,14 +328,16 @@ def no_coordinate(what: str, found: str) -> DataError:
     )
 
 
-def _read(array: Any, where: str) -> np.ndarray:
-    """Return the values of a labelled array, NaN where they are outside their valid range.
+def _read(array: Any, where: str, arranged: Callable[[Any], Any] = lambda rows: rows) -> np.ndarray:
+    """Return the values of a labelled array, arranged, NaN where they are out of their valid range.
 
     Large ones of a file go from there to a temporary file, some runs at a time.
     """
     if array.dtype.kind not in "biuf":  # texts may say that they have any length
         raise DataError(f"{where}: values must be real numbers, found {array.dtype}")
-    return valid_values(array) if array.variable._in_memory else changed(array, valid_values, where)
+    if array.variable._in_memory:
+        return valid_values(arranged(array))
+    return changed(array, lambda rows: valid_values(arranged(rows.compute())), where)
 
 
 def valid_values(array: Any) -> np.ndarray:
