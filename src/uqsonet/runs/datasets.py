@@ -101,7 +101,7 @@ def as_dataset(path: Path, kind: str) -> Iterator[Any]:
                 yield _decoded(data)
 
 
-def _decoded(data: Any, **how: bool) -> Any:
+def _decoded(data: Any, **how: Any) -> Any:
     """Return a dataset decoded by conventions; times of a calendar of its own stay numbers."""
     from xarray import decode_cf
 

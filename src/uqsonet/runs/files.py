@@ -8,7 +8,6 @@ from __future__ import annotations
 import glob
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +199,7 @@ def _read(
             yield one.values
 
     where = f"{paths[0]}, "
-    return {n: replace(one, values=joined(values_of(n), where + n)) for n, one in first.items()}
+    return {n: one._replace(values=joined(values_of(n), where + n)) for n, one in first.items()}
 
 
 def _same_points(one: Any, other: Any) -> bool:

@@ -115,8 +115,8 @@ def read_fields(
     for name, array in zip(names, arrays, strict=True):
         found[name] = one = read_labelled(array, run, f"{path}, {name}", beside)
         if meshes and one.layout:
-            whole = replace(one.layout, mesh=meshes[array.dims[-1]])
-            found[name] = replace(one, layout=whole)
+            layout = replace(one.layout, mesh=meshes[array.dims[-1]])
+            found[name] = one._replace(layout=layout)
     return found
 
 
@@ -159,8 +159,8 @@ def _beside(data: Any, name: str, axes: int, others: Sequence[str], path: object
         if f"{home}points" in others:
             return _stated(data, f"{home}points", path).values.astype(np.float64)
         here = sorted((key for key in others if key.startswith(home)), reverse=True)
-        kinds = {axis_number(key.removeprefix(home), {}): key for key in here}  # first by name
-        kinds.pop(None, None)
+        called = ((axis_number(key.removeprefix(home), {}), key) for key in here)
+        kinds = {kind: key for kind, key in called if kind is not None}  # the first by name
         if len(kinds) > axes:
             kinds.pop(TIME, None)  # of other fields
         if any(kind < TIME for kind in kinds):
@@ -288,7 +288,7 @@ def _standing(own: list[Coordinate], dims: tuple[str, ...], shape: tuple[int, ..
     places = [one.transpose(*dims).values for one in numbers]
     along = [[k for k in every if np.diff(one, axis=k).any()] for one in places]
     if sorted(along) == [[k] for k in every]:
-        order = [k for (k,) in along]
+        order = [one[0] for one in along]
         axes = tuple(np.moveaxis(one, k, 0).reshape(shape[k], -1)[:, 0]
                      for k, one in zip(order, places, strict=True))  # fmt: skip
         if len(axes) > 1 or len(set(np.sign(np.diff(axes[0])))) == 1:
