@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,45 +46,32 @@ def is_zarr(path: Path) -> bool:
     return any((path / name).is_file() for name in (".zgroup", ".zarray", "zarr.json"))
 
 
-def kind_of(paths: Sequence[Path]) -> str:
-    """Return the kind of files; refuse several, or one that is not read."""
-    suffixes = {path.suffix.lower() for path in paths}
-    kinds = {KINDS.get(path.suffix.lower()) or _kind_of_contents(path) for path in paths}
-    if len(kinds) > 1:
-        found = ", ".join(sorted(suffixes))
-        raise DataError(f"{paths[0]}: several files must be of one kind; found {found}")
-    if not (kind := kinds.pop()):
-        suffix = suffixes.pop()
-        hint = HINTS.get(suffix, "")
-        raise DataError(
-            f"{paths[0]}: files of runs end in {', '.join(KINDS)}; found "
-            f"{suffix or 'no suffix'!r}{hint}"
-        )
+def kind_of(path: Path) -> str:
+    """Return the kind of a file by its suffix, or without a known one by how it begins (WRF's)."""
+    suffix = path.suffix.lower()
+    kind = KINDS.get(suffix, "Zarr" if is_zarr(path) else "")
+    if not kind and suffix not in HINTS and path.is_file():
+        with path.open("rb") as file:
+            head = file.read(8)
+        kind = "NetCDF" if head[:3] == b"CDF" else ""
+        if head == b"\x89HDF\r\n\x1a\n":
+            with readable(path, "not a readable HDF5 file"), hdf5_arrays(path) as (opened, _):
+                kind = "NetCDF" if "_NCProperties" in opened.attrs else "HDF5"
+    if not kind:
+        found = repr(suffix or "no suffix") + HINTS.get(suffix, "")
+        raise DataError(f"{path}: files of runs end in {', '.join(KINDS)}; found {found}")
     return kind
 
 
-def _kind_of_contents(path: Path) -> str:
-    """Return the kind of a file without a known suffix, such as WRF's: NetCDF, HDF5, or unknown."""
-    if path.suffix.lower() in HINTS or path.is_dir():
-        return "Zarr" if is_zarr(path) else ""
-    with path.open("rb") as file:
-        head = file.read(8)
-    if head[:3] == b"CDF":
-        return "NetCDF"
-    if head != b"\x89HDF\r\n\x1a\n":
-        return ""
-    with readable(path, "not a readable HDF5 file"), hdf5_arrays(path) as (file, _):
-        return "NetCDF" if "_NCProperties" in file.attrs else "HDF5"
-
-
 @contextmanager
-def as_dataset(path: Path, kind: str) -> Iterator[Any]:
+def as_dataset(path: Path) -> Iterator[Any]:
     """Yield what a file holds as an xarray.Dataset; its arrays are read when they are used.
 
     Values are decoded by the CF conventions. Dimensions of an npz or HDF5 file have no names: its
     dataset has the attribute ``unread``, which says by name what is not read and why. Nodes and
     cells of a mesh are the attribute ``mesh``.
     """
+    kind = kind_of(path)
     with readable(path, f"not a readable {kind} file"):
         if kind == "npz":
             yield _without_names(_npz_arrays(path))

@@ -16,7 +16,7 @@ import numpy as np
 from uqsonet.errors import DataError, nearest, printable
 from uqsonet.fields.layout import LabelledField
 from uqsonet.files import path_of
-from uqsonet.runs.datasets import as_dataset, is_zarr, kind_of
+from uqsonet.runs.datasets import as_dataset, is_zarr
 from uqsonet.runs.field_runs import FieldRuns, Missing, Scan
 from uqsonet.runs.labelled import read_fields, valid_values
 from uqsonet.runs.runs import Runs
@@ -47,8 +47,8 @@ def open_runs(
     path : path, glob, or sequence of paths
         ``.npz``, ``.h5`` / ``.hdf5`` / ``.hdf``, NetCDF (``.nc`` / ``.nc4`` / ``.netcdf``) or Zarr
         (``.zarr``, needs the package zarr), or meshes (``.vtu``, ``.vtk``, ``.msh``, one run each;
-        need the package meshio). Several files of one kind, ``"run_*.nc"`` or a list,
-        hold one run each, or some of the runs.
+        need the package meshio). Several files, ``"run_*.nc"`` or a list, hold one run each, or
+        some of the runs.
     input, output : str or sequence of str
         Names of the fields: one, several in a list, or ``"k,f"``.
     points : optional
@@ -149,7 +149,7 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     """Return what an array of one file, or of several, holds: a label for each run."""
     labels = []
     for path in paths:
-        with as_dataset(path, kind_of([path])) as data:
+        with as_dataset(path) as data:
             labels.append(np.atleast_1d(data[_name_in(data, name, path)].values))
     return np.concatenate(labels)
 
@@ -174,17 +174,12 @@ def _read(
     paths: Sequence[Path], wanted: Sequence[str], run: str | None, several: bool
 ) -> dict[str, LabelledField]:
     """Return the fields of one file, or of several that hold one run each, or some of the runs."""
-    kind = kind_of(paths)
-    if run is not None and kind not in ("NetCDF", "Zarr"):
-        raise DataError(
-            f"{paths[0]}: run={run!r} names a dimension of NetCDF; here runs come first"
-        )
 
     def fields_of(path: Path, wanted: Sequence[str]) -> dict[str, LabelledField]:
         LOG.log(15, "reading %s", path)
-        with as_dataset(path, kind) as data:
+        with as_dataset(path) as data:
             names = {name: _name_in(data, name, path) for name in wanted}
-            return read_fields(data, names, run, several or kind == "mesh", path)
+            return read_fields(data, names, run, several, path)
 
     first = fields_of(paths[0], wanted)
     if len(paths) == 1:
@@ -236,7 +231,7 @@ def contents(path: Path | str) -> str:
     (`DataError`) as by `open_runs`.
     """
     paths = paths_of(path)
-    with as_dataset(paths[0], kind_of(paths)) as data:
+    with as_dataset(paths[0]) as data:
         largest = sorted(data.variables, key=lambda name: -data.variables[name].ndim)
         lines = [_line(name, data.variables[name]) for name in largest[:MAX_NAMES]]
         lines += [f"  {n}: not read, {why}" for n, why in data.attrs.get("unread", {}).items()]

@@ -89,11 +89,10 @@ def require_own_zarr(path: Path) -> None:
                 if stored.get("node_type") != "group":
                     sizes.append(_zarr_size(stored))
                     homes.add(one.parent.parent)
-    if not homes:
-        raise DataError(f"{path}: no Zarr array in this folder")
     if path not in homes:
         groups = ", ".join(sorted(map(str, homes)))
-        raise DataError(f"{path}: its arrays stand in groups; open one of them: {groups}")
+        there = f"its arrays stand in groups; open one of them: {groups}"
+        raise DataError(f"{path}: {there if homes else 'no Zarr array in this folder'}")
     with readable(path, "not a readable Zarr file"):
         require_room(path, sizes)
 

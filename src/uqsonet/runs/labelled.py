@@ -98,18 +98,21 @@ def read_fields(
     """
     found, kept = {}, set(names.values())
     if "unread" in data.attrs:
+        if run is not None:
+            how = "names a dimension of NetCDF; here runs come first"
+            raise DataError(f"{path}: run={run!r} {how}")
         sizes = [(*data[name].shape, 1)[0] for name in kept]
         others = [one for one in (*data.variables, *data.attrs["unread"]) if one not in kept]
         return {
             name: _without_names(data, own, None if alone else max(sizes), others, path)
             for name, own in names.items()
         }
-    arrays = [data[name] for name in names.values()]
-    if alone:
+    arrays, meshes = [data[name] for name in names.values()], data.attrs.get("mesh")
+    if alone or meshes:
         shared = (d for d in RUN_NAMES if all(d in one.dims for one in arrays))
         run = run or next(shared, "run")
         arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
-    run, meshes = run_dimension(arrays, run, str(path)), data.attrs.get("mesh")
+    run = run_dimension(arrays, run, str(path))
     called_axes = [name for name in kept if axis_number(name, data[name].attrs) is not None]
     beside = None if meshes else data.drop_vars(called_axes)  # T is no time of other fields
     for name, array in zip(names, arrays, strict=True):
@@ -289,10 +292,10 @@ def _standing(own: list[Coordinate], dims: tuple[str, ...], shape: tuple[int, ..
     along = [[k for k in every if np.diff(one, axis=k).any()] for one in places]
     if sorted(along) == [[k] for k in every]:
         order = [one[0] for one in along]
-        axes = tuple(np.moveaxis(one, k, 0).reshape(shape[k], -1)[:, 0]
-                     for k, one in zip(order, places, strict=True))  # fmt: skip
+        axes = [np.moveaxis(one, k, 0).reshape(shape[k], -1)[:, 0]
+                for k, one in zip(order, places, strict=True)]  # fmt: skip
         if len(axes) > 1 or len(set(np.sign(np.diff(axes[0])))) == 1:
-            return order, axes
+            return order, tuple(axes)
     return every, np.stack([one.reshape(-1) for one in places], -1)
 
 

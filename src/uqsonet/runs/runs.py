@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -147,17 +147,20 @@ class Runs:
         _, first, number = np.unique(labels, return_index=True, return_inverse=True)
         return None if len(first) == len(labels) else number
 
-    def describe(self) -> str:
+    def describe(self) -> Description:
         """Return shapes, ranges, proposed transforms, spectra and distance from Gaussian laws."""
         from uqsonet.show.terminal import never_silent
 
-        lines = [f"{self.name}: {len(self)} runs"]
         with never_silent("describe"):
-            for name, one in self.inputs.items():
-                lines += _described(name, "input", one, proposed_transform(one))
-            for name, one in self.outputs.items():
-                lines += _described(name, "output", one, output_transforms(one)[-1])
-        return printable("\n".join(lines))
+            found = [
+                _described(name, "input", one, proposed_transform(one))
+                for name, one in self.inputs.items()
+            ]
+            found += [
+                _described(name, "output", one, output_transforms(one)[-1])
+                for name, one in self.outputs.items()
+            ]
+        return Description(f"{self.name}: {len(self)} runs", tuple(found))
 
     def plot(self, path: object = None) -> Any:
         """Draw the first three runs of each field, on its own axes and in its own units.
@@ -343,12 +346,34 @@ def proposed_transform(field: FieldRuns) -> str:
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 
 
-def _described(name: str, side: str, field: FieldRuns, transform: str) -> list[str]:
-    """Return lines that describe a field.
+class FieldDescription(NamedTuple):
+    """What `describe` finds about one field.
 
-    The distance is the largest Kolmogorov distance between a leading coefficient, or the norm of
-    ten of them, and what it would be under a Gaussian law; chance alone makes that of it (95 %).
+    `distance` is the largest Kolmogorov distance between a leading coefficient, or the norm of ten
+    of them, and what it would be under a Gaussian law, and `chance` what chance alone makes of it
+    (95 %), for so many runs.
     """
+
+    name: str
+    side: str  # input or output
+    distance: float
+    chance: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `Runs.describe` finds; printing it is the point."""
+
+    title: str
+    fields: tuple[FieldDescription, ...]
+
+    def __str__(self) -> str:
+        return printable("\n".join([self.title, *(one.text for one in self.fields)]))
+
+
+def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:
+    """Describe a field."""
     LOG.info("describing %s %s", side, name)
     domain, unit = field.domain, _typical(field.values) if transform == "asinh" else 1.0
     rows = ArrayRows([(field.values, Transform(transform, unit).forward)], torch.float64)
@@ -365,7 +390,7 @@ def _described(name: str, side: str, field: FieldRuns, transform: str) -> list[s
     box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, low, high in ends)
     absent = f"; {field.absent} more have no value in any run" if field.absent else ""
     two = ", two values only" if distinct(field, 2) <= 2 else ""
-    return [
+    lines = [
         f"{side:7}{name}: {' x '.join(map(str, domain.shape))} points, {field.values.min():.4g} to "
         f"{field.values.max():.4g}{' ' * bool(field.units)}{field.units}{two}",
         f"       {box}{absent}",
@@ -373,6 +398,7 @@ def _described(name: str, side: str, field: FieldRuns, transform: str) -> list[s
         + ", ".join(f"{count} keep {share:g} %" for count, share in counts),
         f"       coefficients: {law} (Kolmogorov distance {distance:.3f}; chance {chance:.3f})",
     ]
+    return FieldDescription(name, side, distance, chance, "\n".join(lines))
 
 
 def distance_from_gaussian(coefficients: Tensor) -> float:
