@@ -11,9 +11,7 @@ import pytest
 
 import uqsonet
 from uqsonet.errors import DataError
-from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
-from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet_study.storage import write_arrays
 
 N = 24
@@ -158,20 +156,11 @@ def test_netcdf_runs_are_the_dimension_without_a_coordinate_or_as_told(
     assert bare.inputs["k"].domain == line(0.0)
 
 
-def test_a_file_of_this_project_has_its_fields_by_symbol(tmp_path: Path) -> None:
-    grid, file = line(0.0), tmp_path / "toy.h5"
-    fields = OperatorFields("toy", Field("k", grid, Transform("log")), Field("u", grid), 2)
-    arrays = {"training/kappa": np.exp(U), "training/u": U[:, ::2]}
-    arrays |= {"test/kappa": np.exp(U[:4]), "test/u": U[:4]}
-    ready = {name: [array.astype(np.float32)] for name, array in arrays.items()}
-    write_arrays(file, "functions", {"fields": fields.as_dict()}, ready)
-    runs = uqsonet.open_runs(file, "k", "u")
-    assert len(runs) == N and runs.outputs["u"].domain == line(0.0, 5)
-    test = uqsonet.open_runs(file, "test/k", "test/u")
-    assert len(test) == 4 and test.outputs["u"].domain == grid
-    np.testing.assert_array_equal(test.outputs["u"].values, U[:4].astype(np.float32))
-    with pytest.raises(DataError, match=r"no array 'kappa'; there are k \(24 x 9\), u"):
-        uqsonet.open_runs(file, "kappa", "u")
+def test_a_file_of_the_pipeline_says_who_reads_it(tmp_path: Path) -> None:
+    ready = {name: [U.astype(np.float32)] for name in ("training/kappa", "training/u")}
+    write_arrays(tmp_path / "toy.h5", "functions", {}, ready)
+    with pytest.raises(DataError, match=r"a file of the pipeline; uqsonet_study\.storage"):
+        uqsonet.open_runs(tmp_path / "toy.h5", "training/kappa", "training/u")
 
 
 def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:

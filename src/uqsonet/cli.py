@@ -128,7 +128,7 @@ def describe(
     """
     require_writable(plot)
     if input is None or output is None:
-        from uqsonet.runs.contents import contents
+        from uqsonet.runs.files import contents
 
         if plot is not None:
             raise ConfigError("--plot: name the fields by --input and --output")

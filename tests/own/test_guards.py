@@ -16,7 +16,7 @@ import xarray
 
 import uqsonet
 from uqsonet.errors import DataError, UQSONetError
-from uqsonet.runs.contents import contents
+from uqsonet.runs.files import contents
 from uqsonet.show.export import answer_lines, csv_text
 
 K = np.random.default_rng(0).standard_normal((24, 8))
@@ -78,9 +78,12 @@ def test_hard_links_are_read_and_may_go_in_circles(tmp_path: Path) -> None:
         plain["x"], plain["other/u"] = plain["axis"], plain["group/u"]
         file["group/again"], plain["group/again"] = file["/"], plain["/"]
     for name in ("a.nc", "a.h5"):
-        runs = uqsonet.open_runs(tmp_path / name, "k", "u")
+        group = "group/" * (name == "a.h5")  # where it is not the only u
+        runs = uqsonet.open_runs(tmp_path / name, "k", f"{group}u")
         np.testing.assert_array_equal(runs.outputs["u"].values, U)
         assert runs.outputs["u"].domain.upper == (2.0,)
+    with pytest.raises(DataError, match=r"no array 'u'; there are .*other/u \(24 x 8\)"):
+        uqsonet.open_runs(tmp_path / "a.h5", "k", "u")
 
 
 ALIEN = {"objects": [None] * 8, "digits": ["1"] * 8, "complex": X + 1j}

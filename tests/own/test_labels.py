@@ -171,9 +171,14 @@ def test_times_count_as_their_file_does(tmp_path: Path) -> None:
 def test_layouts_come_back_from_a_header() -> None:
     layout = FieldRuns.of(earth().sst.rename(time="run").drop_vars("run")).layout
     assert layout is not None
-    again = Layout.from_dict(layout.as_dict())
-    values = np.arange(int((~layout.absent).sum()), dtype=float)  # type: ignore[operator]
+    size = int(layout.index.max()) + 1
+    again, values = Layout.from_dict(layout.as_dict(), size), np.arange(size, dtype=float)
     np.testing.assert_array_equal(again.in_file_order(values), layout.in_file_order(values))
+    with pytest.raises(ValueError, match="points are not those of a domain of"):
+        Layout.from_dict(layout.as_dict(), size - 1)
+    old = {"dims": ["y"], "shape": [3], "axes": ["y"], "order": [0], "falling": [True]}
+    with pytest.raises(ValueError, match="fit again"):
+        Layout.from_dict(old, 3)
 
 
 @pytest.mark.parametrize("kind", ["npz", "h5", "nc"])

@@ -20,8 +20,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.files import require_writable
 from uqsonet.gauss import blocks, modes
-from uqsonet.runs import field_runs, stored
-from uqsonet.runs import npz as npz_file
+from uqsonet.runs import datasets, field_runs, stored
 from uqsonet.show import terminal
 
 X = np.linspace(0, 1, 12)
@@ -31,7 +30,7 @@ N = 90
 @pytest.fixture
 def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat some kilobytes as gigabytes."""
-    for module in (field_runs, npz_file, stored):
+    for module in (datasets, field_runs, stored):
         monkeypatch.setattr(module, "LARGE", 1 << 10)
     monkeypatch.setattr(stored, "BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr(blocks, "MAX_KEPT_MATRIX", 1 << 10)

@@ -117,7 +117,7 @@ def test_nodes_that_repeat_become_one_and_come_back_as_they_were() -> None:
     assert field.domain.size == 63 and field.layout is not None
     np.testing.assert_allclose(field.values[:, 3], k[:, 3] + 0.25)
     back = field.layout.in_file_order(field.values)
-    again = type(field.layout).from_dict(field.layout.as_dict()).in_file_order(field.values)
+    again = type(field.layout).from_dict(field.layout.as_dict(), 63).in_file_order(field.values)
     np.testing.assert_array_equal(back, again)
     assert back.shape == k.shape and np.isnan(back[:, 5]).all()
     np.testing.assert_array_equal(back[:, 3], back[:, 64])

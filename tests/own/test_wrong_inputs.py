@@ -212,8 +212,6 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("a name twice", lambda _: uqsonet.Runs({"k": K}, {"k": U}), "k: an input and another output"),
     ("no outputs", lambda _: uqsonet.Runs({"k": K}, {}), "one input field and one output field"),
     ("no names", lambda _: uqsonet.Runs(K, U), "must be mappings of field names to arrays"),
-    ("points of each run", lambda _: uqsonet.FieldRuns.from_scattered([(LINE, K[0])]),
-     "points must be the same in all runs: interpolate"),
     # Fit, validate, load.
     ("too many sensors", lambda _: fit(runs(K), sensors=17), "must be from 1 to 16, found 17"),
     ("sensors as words", lambda _: fit(runs(K), sensors="five"), "counts or places expected"),

@@ -193,7 +193,7 @@ class Field:
             more = {k: float(v) for k, v in stored.get("transform_numbers", {}).items()}
             transform = Transform(stored["transform"], **more)
             name, units = str(stored["name"]), str(stored["units"])
-            layout = Layout.from_dict(stored["layout"]) if "layout" in stored else None
+            layout = stored.get("layout") and Layout.from_dict(stored["layout"], domain.size)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"a named field cannot be read ({error!r})") from None
         scale, lowest, highest = numbers

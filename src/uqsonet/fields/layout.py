@@ -6,12 +6,12 @@ import base64
 import contextlib
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from uqsonet.errors import DataError
 
@@ -57,22 +57,17 @@ class Layout:
     """How one run of a field stands in its file, so that an answer can be given the same way.
 
     A domain numbers its points along rising axes in the order x, y, z, time. A file may have
-    other names, another order, falling axes, and entries without a value.
+    other names, another order, falling axes, points that share a place, and entries without a value
+    in any run.
 
-    `absent` are entries without a value in any run, in the domain's order, and `places` the
-    domain's point that each other entry is, where some share one. Of a mesh whose nodes (dimension
-    ``node``) or cells the entries are, there are nodes (n, 3), and cells (c, q) as numbers of nodes
-    by meshio's kinds.
+    Of a mesh whose nodes (dimension ``node``) or cells the entries are, there are nodes (n, 3), and
+    cells (c, q) as numbers of nodes by meshio's kinds.
     """
 
     dims: tuple[str, ...]  # in the order of the file
-    shape: tuple[int, ...]  # entries along each of them
     axes: tuple[str, ...]  # name of each coordinate of the domain
-    order: tuple[int, ...]  # the file's dimension that each axis of the domain runs along
-    falling: tuple[bool, ...]  # whether the file's coordinate falls along each axis of the domain
+    index: np.ndarray  # int32, in the shape of a run: the domain's point of each entry, or -1
     coordinates: tuple[Coordinate, ...] = ()
-    absent: np.ndarray | None = None
-    places: np.ndarray | None = None
     mesh: tuple[np.ndarray, tuple[tuple[str, np.ndarray], ...]] | None = None
 
     @property
@@ -88,80 +83,83 @@ class Layout:
 
         return [number for number, axis in enumerate(self.axes) if is_longitude(axis)]
 
+    def renumbered(self, numbers: np.ndarray) -> Layout:
+        """Return the layout where the domain's points (n,) have other numbers, -1 for none."""
+        index = np.where(self.index < 0, -1, numbers[self.index])
+        return replace(self, index=index.astype(np.int32))
+
     def in_file_order(self, values: np.ndarray) -> np.ndarray:
         """Return values (..., n) at the domain's points as arrays (..., *shape) of the file.
 
         Entries without a value are NaN.
         """
-        lead = values.shape[:-1]
-        own = tuple(self.shape[k] for k in self.order)
-        values = values if self.places is None else values[..., self.places]
-        if self.absent is not None:
-            whole = np.full((*lead, self.absent.size), np.nan)
-            whole[..., ~self.absent.ravel()] = values
-            values = whole
-        values = values.reshape(*lead, *own)
-        for axis, falls in enumerate(self.falling):
-            values = np.flip(values, len(lead) + axis) if falls else values
-        place = np.argsort(self.order) + len(lead)
-        return values.transpose(*range(len(lead)), *place)
+        placed = values[..., self.index]
+        return np.where(self.index < 0, np.nan, placed) if self.index.min() < 0 else placed
 
     def as_dict(self) -> dict[str, Any]:
         """Return the layout as it is stored in a header."""
-        coordinates = [
-            {
-                "name": one.name,
-                "dims": list(one.dims),
-                "times": one.origin is not None,
-                "shape": list(one.values.shape),
-                "values": as_base64(one.values.astype("M8[ns]" if one.origin else np.float64)),
-                "attributes": dict(one.attributes),
-            }
-            for one in self.coordinates
-        ]
-        names = ("dims", "shape", "axes", "order", "falling")
-        found: dict[str, Any] = {key: list(getattr(self, key)) for key in names}
-        absent = None if self.absent is None else as_base64(np.packbits(self.absent.ravel()))
-        if self.places is not None:
-            found["places"] = as_base64(self.places.astype(np.int64))
+        steps = np.diff(self.index, axis=-1, prepend=np.int32(0)) if self.dims else self.index
+        found: dict[str, Any] = {
+            "dims": list(self.dims),
+            "axes": list(self.axes),
+            "index": _packed(steps),  # hardly ever change: short
+            "coordinates": [
+                [one.name, list(one.dims), _packed(one.values), dict(one.attributes)]
+                for one in self.coordinates
+            ],
+        }
         if self.mesh is not None:
             nodes, cells = self.mesh
-            cells = [[kind, one.shape[1], as_base64(one.astype(np.int32))] for kind, one in cells]
-            found["mesh"] = [as_base64(nodes.astype(np.float64)), cells]
-        return {**found, "coordinates": coordinates, "absent": absent}
+            found["mesh"] = [_packed(nodes), [[kind, _packed(one)] for kind, one in cells]]
+        return found
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Layout:
-        """Return the layout of a header; KeyError, TypeError or ValueError if it describes none."""
-        shape = tuple(int(n) for n in stored["shape"])
-        order = tuple(int(k) for k in stored["order"])
-        cells = math.prod(shape)
-        if cells > MAX_CELLS or sorted(order) != list(range(len(shape))):
-            raise ValueError(f"a layout of {shape} entries in the order {order}")
-        coordinates = []
-        for one in stored["coordinates"]:
-            kind = np.int64 if one["times"] else np.float64
-            values = from_base64(one["values"], kind).reshape([int(n) for n in one["shape"]])
-            values = values.astype("M8[ns]") if one["times"] else values
-            dims = tuple(map(str, one["dims"]))
-            coordinates.append(Coordinate(str(one["name"]), dims, values, dict(one["attributes"])))
-        absent = places = mesh = None
-        if stored["absent"] is not None:
-            bits = np.unpackbits(from_base64(stored["absent"], np.uint8))
-            absent = bits[:cells].astype(bool).reshape([shape[k] for k in order])
-        if "places" in stored:
-            places = from_base64(stored["places"], np.int64)
-        if "mesh" in stored:
-            nodes, cells = from_base64(stored["mesh"][0], float), stored["mesh"][1]
-            integers = ((str(k), from_base64(one, np.int32), int(q)) for k, q, one in cells)
-            mesh = nodes.reshape(-1, 3), tuple((k, one.reshape(-1, q)) for k, one, q in integers)
+    def from_dict(cls, stored: Mapping[str, Any], size: int) -> Layout:
+        """Return the layout that a header holds of a domain of so many points.
+
+        KeyError, TypeError or ValueError if it describes none.
+        """
+        if "index" not in stored:
+            raise ValueError("an earlier version kept the layouts of files otherwise: fit again")
         dims, axes = (tuple(map(str, stored[key])) for key in ("dims", "axes"))
-        falling = tuple(map(bool, stored["falling"]))
-        return cls(dims, shape, axes, order, falling, tuple(coordinates), absent, places, mesh)
+        index = _unpacked(stored["index"])
+        index = index.cumsum(-1, dtype=np.int32) if dims else index
+        if not index.size or not -1 <= index.min() <= index.max() < size:
+            raise ValueError(f"a layout whose points are not those of a domain of {size}")
+        coordinates = tuple(
+            Coordinate(str(name), tuple(map(str, along)), _unpacked(values), dict(attributes))
+            for name, along, values, attributes in stored["coordinates"]
+        )
+        mesh = None
+        if "mesh" in stored:
+            nodes, cells = stored["mesh"]
+            mesh = _unpacked(nodes), tuple((str(kind), _unpacked(one)) for kind, one in cells)
+        return cls(dims, axes, index, coordinates, mesh)
 
 
-@dataclass(frozen=True)
-class LabelledField:
+def _packed(values: np.ndarray) -> list[Any]:
+    """Return an array of numbers or times as type, shape, and a text for headers."""
+    return [
+        values.dtype.str,
+        list(values.shape),
+        base64.b64encode(zlib.compress(values.tobytes())).decode(),
+    ]
+
+
+def _unpacked(stored: Sequence[Any]) -> np.ndarray:
+    """Return the array that `_packed` made a text of; ValueError if it is none."""
+    dtype, shape = np.dtype(stored[0]), [int(n) for n in stored[1]]
+    if dtype.kind not in "fiuM" or not 0 <= math.prod(shape) <= MAX_CELLS:
+        raise ValueError(f"an array of {shape} entries of {dtype}")
+    packed = base64.b64decode(stored[2], validate=True)
+    try:
+        data = zlib.decompressobj().decompress(packed, 1 + dtype.itemsize * math.prod(shape))
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+class LabelledField(NamedTuple):
     """What a labelled array says of a field.
 
     Values (N, n1[, n2[, n3]]) or (N, n) have the axes in the order x, y, z, time, each rising.
@@ -179,8 +177,3 @@ class LabelledField:
 def as_base64(values: np.ndarray) -> str:
     """Return the bytes of an array, in C order, as a text for headers and pages."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-
-
-def from_base64(text: str, kind: DTypeLike) -> np.ndarray:
-    """Return the entries (n,) of a text that `as_base64` made; ValueError if it is none."""
-    return np.frombuffer(base64.b64decode(text, validate=True), dtype=kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -149,14 +149,6 @@ class FieldRuns:
             )
         return cls(array, domain, transform, units, None if kept.all() else kept, layout=layout)
 
-    @staticmethod
-    def from_scattered(*_: object, **__: object) -> FieldRuns:
-        """Refuse runs at points of their own, which an earlier version interpolated."""
-        raise DataError(
-            "points must be the same in all runs: interpolate the values of each run to common "
-            "points first, by scipy.interpolate for example"
-        )
-
     def __len__(self) -> int:
         return len(self.values)
 
@@ -165,8 +157,7 @@ class FieldRuns:
         """Number of points that have no value in any run."""
         if isinstance(self.domain, MaskedGrid):
             return self.domain.grid.size - self.domain.size
-        layout = self.layout
-        return 0 if layout is None or layout.absent is None else int(layout.absent.sum())
+        return 0 if self.layout is None else int((self.layout.index < 0).sum())
 
 
 def _is_labelled(value: object) -> bool:
@@ -176,7 +167,7 @@ def _is_labelled(value: object) -> bool:
 
 def _numeric(values: object, name: str) -> np.ndarray:
     """Return values as an array (N, ...) of native floats, without axes of length one."""
-    array = plain_array(values, f"{name}: values", True, DataError)
+    array = np.atleast_1d(plain_array(values, f"{name}: values", True, DataError))
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name}: values must be real numbers, found {array.dtype}")
     small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
@@ -296,7 +287,7 @@ def _merged(
     def means(rows: np.ndarray) -> np.ndarray:
         return (rows.reshape(len(rows), -1).astype(np.float64) @ average).astype(rows.dtype)
 
-    layout = None if layout is None else replace(layout, places=place)
+    layout = layout and layout.renumbered(place)
     return array[first[order]], changed(values, means, name), layout
 
 
@@ -311,14 +302,8 @@ def _without_absent(
         domain.points().numpy()[present], f"{name}, points that have a value in some run"
     )
     part = MaskedGrid.of(domain, present) if isinstance(domain, Grid) else cloud
-    if layout is not None:
-        own = tuple(layout.shape[k] for k in layout.order)
-        places = layout.places
-        if places is not None:
-            absent, numbers = absent[places], np.cumsum(present) - 1
-            places = numbers[places[~absent]]
-        layout = replace(layout, absent=absent.reshape(own), places=places)
-    return part, layout
+    numbers = np.where(present, np.cumsum(present) - 1, -1)
+    return part, layout and layout.renumbered(numbers)
 
 
 def _table(points: Any, what: str) -> np.ndarray:

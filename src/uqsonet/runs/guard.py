@@ -1,7 +1,7 @@
 """What is asked of a file before it is read. Open files that you trust, as with xarray.
 
-What a file may not do, whoever made it, is refused here: hold a pickle, which can run any program;
-read another file; or say that it holds far more than there is.
+Refused, whoever made the file, are pickles, which can run any program; what reads another file; and
+sizes far beyond what there is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def hdf5_arrays(path: Path) -> Iterator[tuple[h5py.File, dict[str, h5py.Dataset 
     with h5py.File(path, "r") as file:
         found = dict(data_sets(file))
         arrays = (one for one in found.values() if not isinstance(one, str))
-        require_room(path, (unpacked(a.shape or (), a.chunks or (), a.dtype) for a in arrays))
+        require_room(path, (unpacked(a.shape, a.chunks or (), a.dtype) for a in arrays))
         yield file, found
 
 
@@ -58,8 +58,7 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
             name = f"{above}{key}".encode("utf-8", "backslashreplace").decode()
             link = group.get(key, getlink=True)
             if not isinstance(link, h5py.HardLink):
-                soft = isinstance(link, h5py.SoftLink)
-                yield name, "a soft link" if soft else "an external link"
+                yield name, f"{'a soft' if isinstance(link, h5py.SoftLink) else 'an external'} link"
             elif isinstance(item := group[key], h5py.Dataset):
                 yield name, _unreadable(item) or item
             elif isinstance(item, h5py.Group) and item not in entered:  # it may be within itself
@@ -68,12 +67,14 @@ def data_sets(file: h5py.Group) -> Iterator[tuple[str, h5py.Dataset | str]]:
 
 
 def _unreadable(item: h5py.Dataset) -> str:
-    """Say why a data set is not read that leads out of the file, or is packed more than once."""
-    if item.is_virtual or item.external:
-        return "a virtual data set" if item.is_virtual else "external storage"
+    """Say why a data set is not read: it is empty, leads out of the file, or is packed twice."""
+    if item.shape is None or item.is_virtual:
+        return "an empty data set" if item.shape is None else "a virtual data set"
+    if item.external:
+        return "external storage"
     how = item.id.get_create_plist()
-    filters = [how.get_filter(k)[0] for k in range(how.get_nfilters())]
-    return "packed twice" if sum(one not in PLAIN_FILTERS for one in filters) > 1 else ""
+    packers = {k for k in range(how.get_nfilters()) if how.get_filter(k)[0] not in PLAIN_FILTERS}
+    return "packed twice" if len(packers) > 1 else ""
 
 
 def require_own_zarr(path: Path) -> None:
@@ -88,11 +89,10 @@ def require_own_zarr(path: Path) -> None:
                 if stored.get("node_type") != "group":
                     sizes.append(_zarr_size(stored))
                     homes.add(one.parent.parent)
-    if not homes:
-        raise DataError(f"{path}: no Zarr array in this folder")
     if path not in homes:
         groups = ", ".join(sorted(map(str, homes)))
-        raise DataError(f"{path}: its arrays stand in groups; open one of them: {groups}")
+        there = f"its arrays stand in groups; open one of them: {groups}"
+        raise DataError(f"{path}: {there if homes else 'no Zarr array in this folder'}")
     with readable(path, "not a readable Zarr file"):
         require_room(path, sizes)
 

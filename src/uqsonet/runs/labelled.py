@@ -6,8 +6,12 @@ Coordinates are recognised by the attributes of the CF conventions (``axis``, ``
 
 from __future__ import annotations
 
+import logging
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,10 @@ import numpy as np
 from uqsonet.errors import DataError, printable
 from uqsonet.fields.layout import TIME_KEY, Coordinate, LabelledField, Layout
 from uqsonet.runs.stored import changed
+
+LOG = logging.getLogger("uqsonet")
+
+TIME = 3  # number of the time axis
 
 RUN_NAMES = (
     "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
@@ -81,75 +89,220 @@ def axis_number(name: str, attributes: Any) -> int | None:
     return None
 
 
+def read_fields(
+    data: Any, names: Mapping[str, str], run: str | None, alone: bool, path: object
+) -> dict[str, LabelledField]:
+    """Return fields of an xarray.Dataset by name; with `alone` it may hold a single run.
+
+    `names` say which variable of the dataset each field is.
+    """
+    found, kept = {}, set(names.values())
+    if "unread" in data.attrs:
+        if run is not None:
+            how = "names a dimension of NetCDF; here runs come first"
+            raise DataError(f"{path}: run={run!r} {how}")
+        sizes = [(*data[name].shape, 1)[0] for name in kept]
+        others = [one for one in (*data.variables, *data.attrs["unread"]) if one not in kept]
+        return {
+            name: _without_names(data, own, None if alone else max(sizes), others, path)
+            for name, own in names.items()
+        }
+    arrays, meshes = [data[name] for name in names.values()], data.attrs.get("mesh")
+    if alone or meshes:
+        shared = (d for d in RUN_NAMES if all(d in one.dims for one in arrays))
+        run = run or next(shared, "run")
+        arrays = [one if run in one.dims else one.expand_dims(run) for one in arrays]
+    run = run_dimension(arrays, run, str(path))
+    called_axes = [name for name in kept if axis_number(name, data[name].attrs) is not None]
+    beside = None if meshes else data.drop_vars(called_axes)  # T is no time of other fields
+    for name, array in zip(names, arrays, strict=True):
+        found[name] = one = read_labelled(array, run, f"{path}, {name}", beside)
+        if meshes and one.layout:
+            layout = replace(one.layout, mesh=meshes[array.dims[-1]])
+            found[name] = one._replace(layout=layout)
+    return found
+
+
+def _without_names(
+    data: Any, name: str, runs: int | None, others: Sequence[str], path: object
+) -> LabelledField:
+    """Return a field whose dimensions have no names: runs come first, or it is a single one.
+
+    Names of other arrays say which its coordinates are. What is wrong with them counts only if
+    nobody states points.
+    """
+    where, array = f"{path}, {name}", data[name]
+    if runs is None:
+        array = array.expand_dims("run")
+    elif len(array.shape) > 1 and array.shape[:2] == (1, runs):
+        LOG.info("%s: the first axis, of length one, is left out", where)
+        array = array[0]
+    array = array.squeeze([d for d in array.dims[1:] if array.sizes[d] == 1])
+    dims = ["run", *(f"dim_{k}" for k in range(array.ndim - 1))]
+    array, points = array.rename(dict(zip(array.dims, dims, strict=False))), None
+    if array.shape[1:]:  # else coordinates are those of other fields
+        try:
+            points = _beside(data, name, array.ndim - 1, others, path)
+            if isinstance(points, dict):
+                return read_labelled(_with_axes(array, points, where), "run", where)
+        except DataError as error:
+            points = error
+    units = printable(array.attrs.get("units", ""))
+    return LabelledField(_read(array, where), points, None, units)
+
+
+def _beside(data: Any, name: str, axes: int, others: Sequence[str], path: object) -> Any:
+    """Return what other arrays are to a field by their names.
+
+    Points (n, d), coordinates x, y, z and time by number, or None. They stand under the field's
+    name, in its group, at the top, or in the one other group that has some.
+    """
+
+    def standing_at(home: str) -> Any:
+        if f"{home}points" in others:
+            return _stated(data, f"{home}points", path).values.astype(np.float64)
+        here = sorted((key for key in others if key.startswith(home)), reverse=True)
+        called = ((axis_number(key.removeprefix(home), {}), key) for key in here)
+        kinds = {kind: key for kind, key in called if kind is not None}  # the first by name
+        if len(kinds) > axes:
+            kinds.pop(TIME, None)  # of other fields
+        if any(kind < TIME for kind in kinds):
+            return {kind: _stated(data, key, path) for kind, key in sorted(kinds.items())}
+        return None
+
+    for home in (f"{name}_", name[: name.rfind("/") + 1], ""):
+        if (found := standing_at(home)) is not None:
+            return found
+    lines = (key.rpartition("/") for key in others if key in data and data[key].ndim == 1)
+    homes = {f"{at}/" for at, _, last in lines if at and axis_number(last, {}) in range(TIME)}
+    if len(homes) > 1:
+        raise DataError(
+            f"{path}: coordinates stand in several groups, {', '.join(sorted(homes))}; say by "
+            "points= which are meant"
+        )
+    return standing_at(homes.pop()) if homes else None
+
+
+def _stated(data: Any, key: str, path: object) -> Any:
+    """Return a variable whose values are places."""
+    unread = data.attrs["unread"].get(key)
+    if unread or data[key].dtype.kind not in "fiubM":
+        raise no_coordinate(f"{path}, {key}", unread or str(data[key].dtype))
+    return data.variables[key]
+
+
+def _with_axes(array: Any, coordinates: Mapping[int, Any], where: str) -> Any:
+    """Return an array with coordinates x, y, z, time: its axes, or one entry for each value."""
+    dims, own = array.dims[1:], {}
+    for kind, one in coordinates.items():
+        own["xyzt"[kind].replace("t", "time")] = one.squeeze() if one.ndim > 1 else one
+    lengths = [one.shape for one in own.values()]
+    for order in permutations(dims, len(own)) if len(own) == len(dims) else ():
+        if [(array.sizes[d],) for d in order] == lengths:
+            array, along = array.rename(dict(zip(order, own, strict=True))), [[n] for n in own]
+            break
+    else:
+        if set(lengths) != {array.shape[1:]}:
+            found = ", ".join(f"{n} {shape}" for n, shape in zip(own, lengths, strict=True))
+            raise DataError(
+                f"{where}: coordinates must be the axes of a grid, or one for each of "
+                f"{array.shape[1:]} values of a run; found {found}"
+            )
+        along = [dims] * len(own)
+    named = zip(own.items(), along, strict=True)
+    return array.assign_coords(
+        {n: (d, one.values, one.attrs, one.encoding) for (n, one), d in named}
+    )
+
+
 def read_labelled(array: Any, run: str, where: str, beside: Any = None) -> LabelledField:
     """Return the runs of an xarray.DataArray with their points and their layout.
 
     The dimension `run` counts the runs. Coordinates may be among the file's other variables, which
     are `beside` it in an xarray.Dataset; those that cannot be used are a `DataError`.
     """
+    from xarray import Variable
+
     single = [d for d in array.dims if array.sizes[d] == 1 and d != run]
     if len(single) == array.ndim - 1:
         single = single[:-1]
     array = array.squeeze(single).transpose(run, ...)
     dims, shape = tuple(str(d) for d in array.dims[1:]), array.shape[1:]
     scalars = [_coordinate(c, array.coords[c], where) for c in array.coords if c in single]
-    order, own, points = _standing(array, dims, beside, where)
-    axes = points if isinstance(points, tuple) else ()
-    falling = tuple(len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in axes)
-    falling = falling or (False,) * len(dims)
-    turned = slice(None, None, -1)
-    fallen = {dims[k]: turned for k, falls in zip(order, falling, strict=True) if falls}
-    array = array.transpose(run, *(dims[k] for k in order)).isel(fallen)
-    # Large values of a file go from there to a temporary file, some runs at a time.
-    values = _valid(array) if array.variable._in_memory else changed(array, _valid, where)
-    if axes:
-        points = tuple(a[turned] if falls else a for a, falls in zip(axes, falling, strict=True))
-    elif isinstance(points, np.ndarray):
+    own, order = _coordinates(array, dims, beside, where), range(len(dims))
+    names, points, fallen = tuple(one.name for one in own), None, {}
+    if own:
+        order, points = _standing(own, dims, shape)
+    else:
+        order = sorted(order, key=lambda k: _rank(dims[k], {}))
+        names, points = tuple(dims[k] for k in order), _unused(array, dims, beside, where)
+    if isinstance(points, tuple):
+        turned = slice(None, None, -1)
+        falls = [len(axis) > 1 and bool((np.diff(axis) < 0).all()) for axis in points]
+        points = tuple(axis[turned] if f else axis for axis, f in zip(points, falls, strict=True))
+        fallen = {dims[k]: turned for k, f in zip(order, falls, strict=True) if f}
+
+    def in_domain_order(some: Any) -> Any:
+        return some.transpose(..., *(dims[k] for k in order)).isel(fallen)
+
+    entries = np.arange(math.prod(shape), dtype=np.int32)
+    index = np.empty_like(entries)
+    index[in_domain_order(Variable(dims, entries.reshape(shape))).values.ravel()] = entries
+    values = _read(array, where, in_domain_order)
+    if isinstance(points, np.ndarray):
         values = values.reshape(len(values), -1)
-    names = tuple(one.name for one in own) or tuple(dims[k] for k in order)
-    layout = Layout(dims, shape, names, order, falling, (*own, *scalars))
+    layout = Layout(dims, names, index.reshape(shape), (*own, *scalars))
     return LabelledField(values, points, layout, printable(array.attrs.get("units", "")))
 
 
-def _standing(
-    array: Any, dims: tuple[str, ...], beside: Any, where: str
-) -> tuple[tuple[int, ...], list[Coordinate], Any]:
-    """Return the order of dimensions as axes, their coordinates, and `LabelledField.points`."""
-    if dims and all(d in array.coords for d in dims):
-        for d in dims:
-            if array.coords[d].ndim != 1:
-                raise no_coordinate(f"{where}, {d}", f"an array of {array.coords[d].shape}")
-        return _along(dims, [_coordinate(d, array.coords[d], where) for d in dims])
-    own = _auxiliary(array, dims, beside, where)
-    if not own:
+def _coordinates(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
+    """Return the coordinates of an array in the order x, y, z, time, others in between.
+
+    They are those of its dimensions, else those along all of them, or along each in turn.
+    """
+    if all(d in array.coords for d in dims):
+        found = [_coordinate(d, array.coords[d], where) for d in dims]
+        return sorted(found, key=lambda one: _rank(one.name, one.attributes))
+    whole: dict[int, Coordinate] = {}
+    single: dict[int, Coordinate] = {}
+    for name, variable in {**({} if beside is None else beside.variables), **array.coords}.items():
+        kind = axis_number(str(name).rpartition("/")[2], variable.attrs)
+        along = tuple(str(d) for d in variable.dims)
+        if kind is None or name in (array.name, *array.dims):
+            continue
+        if sorted(along) == sorted(dims):
+            whole.setdefault(kind, _coordinate(str(name), variable.transpose(*dims), where))
+        elif len(along) == 1 and along[0] in dims:
+            single.setdefault(kind, _coordinate(str(name), variable, where))
+    each = sorted(one.dims[0] for one in single.values()) == sorted(dims)
+    if not (found := whole or (single if each else {})):
         if lacking := [d for d in dims if d in array.coords]:
             bare = next(d for d in dims if d not in array.coords)
             raise DataError(f"{where}: has coordinates along {lacking[0]}, and none along {bare}")
-        order = _axis_order(dims, [axis_number(d, {}) for d in dims])
-        return order, [], _unused(array, dims, beside, where)
-    if len(dims) > 1 and all(one.values.ndim == 1 for one in own):
-        return _along(dims, own)
-    numbers = [one.numbers(one.values) for one in own]
-    if meshed := _as_mesh(numbers):
-        return meshed[0], own, meshed[1]
-    return tuple(range(len(dims))), own, np.stack([one.reshape(-1) for one in numbers], -1)
+    return [found[kind] for kind in sorted(found)]
 
 
-def _along(
-    dims: tuple[str, ...], own: list[Coordinate]
-) -> tuple[tuple[int, ...], list[Coordinate], tuple[np.ndarray, ...]]:
-    """Return order, coordinates and axes of a grid, which has a coordinate along each dimension."""
-    along = {one.dims[0]: one for one in own}
-    kinds = [axis_number(along[d].name, along[d].attributes) for d in dims]
-    order = _axis_order(dims, kinds)
-    own = [along[dims[k]] for k in order]
-    return order, own, tuple(one.numbers(one.values) for one in own)
+def _standing(own: list[Coordinate], dims: tuple[str, ...], shape: tuple[int, ...]) -> Any:
+    """Return the dimension that each coordinate runs along, and axes; or points (n, d)."""
+    from xarray import Variable
+
+    sizes, every = dict(zip(dims, shape, strict=True)), range(len(dims))
+    numbers = [Variable(one.dims, one.numbers(one.values)).set_dims(sizes) for one in own]
+    places = [one.transpose(*dims).values for one in numbers]
+    along = [[k for k in every if np.diff(one, axis=k).any()] for one in places]
+    if sorted(along) == [[k] for k in every]:
+        order = [one[0] for one in along]
+        axes = [np.moveaxis(one, k, 0).reshape(shape[k], -1)[:, 0]
+                for k, one in zip(order, places, strict=True)]  # fmt: skip
+        if len(axes) > 1 or len(set(np.sign(np.diff(axes[0])))) == 1:
+            return order, tuple(axes)
+    return every, np.stack([one.reshape(-1) for one in places], -1)
 
 
-def _axis_order(dims: Sequence[str], kinds: Sequence[int | None]) -> tuple[int, ...]:
-    """Return the dimensions in the order x, y, z, time, others in between as they stand."""
-    rank = [2.5 if kind is None else kind for kind in kinds]
-    return tuple(sorted(range(len(dims)), key=lambda k: (rank[k], k)))
+def _rank(name: str, attributes: Any) -> float:
+    """Return a number by which coordinates come in the order x, y, z, others, time."""
+    kind = axis_number(name, attributes)
+    return 2.5 if kind is None else kind
 
 
 def _coordinate(name: str, variable: Any, where: str) -> Coordinate:
@@ -159,6 +312,7 @@ def _coordinate(name: str, variable: Any, where: str) -> Coordinate:
         raise no_coordinate(f"{where}, {name}", str(values.dtype))
     if values.dtype.kind != "M":
         values = values.astype(np.float64)
+    name = name.rpartition("/")[2]
     kept = {
         str(key): printable(text) if isinstance(text, str) else float(text)
         for key, text in variable.attrs.items()
@@ -177,17 +331,21 @@ def no_coordinate(what: str, found: str) -> DataError:
     )
 
 
-def _valid(array: Any) -> np.ndarray:
-    """Return the values of a labelled array, NaN where they are outside their valid range."""
-    return without_invalid(np.asarray(array.values), {**array.attrs, **array.encoding})
+def _read(array: Any, where: str, arranged: Callable[[Any], Any] = lambda rows: rows) -> np.ndarray:
+    """Return the values of a labelled array, arranged, NaN where they are out of their valid range.
 
-
-def without_invalid(values: np.ndarray, stated: Mapping[str, Any]) -> np.ndarray:
-    """Return decoded values with NaN where they are outside the range that their file states.
-
-    `stated` are attributes of the variable, and the ``dtype`` of what is stored. The range is that
-    of stored values, unless these are integers and it is not.
+    Large ones of a file go from there to a temporary file, some runs at a time.
     """
+    if array.dtype.kind not in "biuf":  # texts may say that they have any length
+        raise DataError(f"{where}: values must be real numbers, found {array.dtype}")
+    if array.variable._in_memory:
+        return valid_values(arranged(array))
+    return changed(array, lambda rows: valid_values(arranged(rows.compute())), where)
+
+
+def valid_values(array: Any) -> np.ndarray:
+    """Return the values of an array; its range is that of what is stored, or if floats decoded."""
+    values, stated = np.asarray(array.values), {**array.attrs, **array.encoding}
     ends = {key: np.asarray(stated[key]).ravel() for key in VALID if key in stated}
     if not ends:
         return values
@@ -201,46 +359,6 @@ def without_invalid(values: np.ndarray, stated: Mapping[str, Any]) -> np.ndarray
     slack = [1e-6 * abs(end) + step if np.isfinite(end) else 0.0 for end in (low, high)]
     invalid = (values < low - slack[0]) | (values > high + slack[1])
     return np.where(invalid, np.nan, values)
-
-
-def _auxiliary(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> list[Coordinate]:
-    """Return coordinates x, y[, z] along all of the dimensions, or along each in turn."""
-    candidates = {**({} if beside is None else beside.variables), **array.coords}
-    whole: dict[int, Coordinate] = {}
-    single: dict[int, Coordinate] = {}
-    for name, variable in candidates.items():
-        kind = axis_number(str(name), variable.attrs)
-        along = tuple(str(d) for d in variable.dims)
-        if kind is None or name in (array.name, *array.dims):
-            continue
-        if sorted(along) == sorted(dims):
-            whole.setdefault(kind, _coordinate(str(name), variable.transpose(*dims), where))
-        elif len(along) == 1 and along[0] in dims:
-            single.setdefault(kind, _coordinate(str(name), variable, where))
-    if whole:
-        return [whole[kind] for kind in sorted(whole)]
-    covered = {one.dims[0] for one in single.values()}
-    if len(single) == len(dims) and covered == set(dims):
-        return [single[kind] for kind in sorted(single)]
-    return []
-
-
-def _as_mesh(
-    coordinates: list[np.ndarray],
-) -> tuple[tuple[int, ...], tuple[np.ndarray, ...]] | None:
-    """Return order and axes of coordinates that are a mesh of axes (`numpy.meshgrid`)."""
-    dim = coordinates[0].ndim
-    if dim < 2 or len(coordinates) != dim:
-        return None
-    orders = [tuple(range(dim)), (1, 0, *range(2, dim))]
-    for order in orders:
-        turned = [one.transpose(order) for one in coordinates]
-        ends = [np.moveaxis(one, k, 0).reshape(one.shape[k], -1)[:, 0]
-                for k, one in enumerate(turned)]  # fmt: skip
-        mesh = np.meshgrid(*ends, indexing="ij")
-        if all(np.array_equal(a, b) for a, b in zip(mesh, turned, strict=True)):
-            return order, tuple(ends)
-    return None
 
 
 def _unused(array: Any, dims: tuple[str, ...], beside: Any, where: str) -> DataError | None:

@@ -12,8 +12,7 @@ import numpy as np
 
 from uqsonet.errors import DataError, library
 from uqsonet.fields.field import AXES
-from uqsonet.fields.layout import Coordinate, LabelledField, Layout
-from uqsonet.files import LARGE, readable
+from uqsonet.files import LARGE
 
 MESHIO_FORMATS = {".vtu": "vtu", ".vtk": "vtk", ".msh": "gmsh"}
 """Formats of meshio, by suffix."""
@@ -22,36 +21,38 @@ HEAD = 1 << 14
 """Bytes at the beginning of a file that say how much it holds."""
 
 
-def read_mesh(path: Path) -> dict[str, LabelledField]:
-    """Return the fields of one run at the nodes or the centres of cells of a mesh, by their names.
+def read_mesh(path: Path) -> Any:
+    """Return one run at the nodes and the centres of cells of a mesh, as an xarray.Dataset.
 
-    Components of a vector ``u`` are ``u_x``, ``u_y`` and ``u_z``. A field that stands at nodes and
-    at cells under one name is that of the nodes; ``cells/u`` is the other. Coordinates that are the
-    same at all points are dropped.
+    Components of a vector ``u`` are ``u_x``, ``u_y`` and ``u_z``. What stands at cells is named
+    ``cells/u``. Coordinates that are the same at all points are dropped. The attribute ``mesh`` is
+    `Layout.mesh` by dimension.
 
     Raises
     ------
     DataError
-        If the file is damaged, or says that it holds more than it can.
+        If the file says that it holds more than it can; `readable` has to name what meshio raises.
     """
+    from xarray import Dataset
+
     meshio = library("meshio", "meshes")
     _require_room(path)
-    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
-    with readable(path, "not a readable mesh"), quiet[0], quiet[1]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         mesh = meshio.read(path, file_format=MESHIO_FORMATS[path.suffix.lower()])
-        points = np.asarray(mesh.points, dtype=np.float64)
-        if points.ndim != 2 or not points.size:
-            raise ValueError(f"points of shape {points.shape}")
-        even = [one for one in mesh.cells if np.ndim(one.data) == 2]
-        blocks = tuple((one.type, np.asarray(one.data)) for one in even)
-        own = np.pad(points, ((0, 0), (0, 3 - points.shape[1]))), blocks
-        nodes = _at(points, mesh.point_data, "node", own)
-        stated = {name: np.concatenate(parts) for name, parts in mesh.cell_data.items()}
-        stated = {name: one for name, one in stated.items() if not name.startswith("gmsh:")}
-        own = own if len(even) == len(mesh.cells) else None
-        cells = _at(_centres(points, mesh.cells), stated, "cell", own) if stated else {}
-    both = {f"cells/{name}" if name in nodes else name: one for name, one in cells.items()}
-    return nodes | both
+    points = np.asarray(mesh.points, dtype=np.float64)
+    if points.ndim != 2 or not points.size:
+        raise ValueError(f"points of shape {points.shape}")
+    even = [one for one in mesh.cells if np.ndim(one.data) == 2]
+    blocks = tuple((one.type, np.asarray(one.data)) for one in even)
+    own = np.pad(points, ((0, 0), (0, 3 - points.shape[1]))), blocks
+    stated = {name: np.concatenate(parts) for name, parts in mesh.cell_data.items()}
+    stated = {name: one for name, one in stated.items() if not name.startswith("gmsh:")}
+    fields, axes = _at(points, mesh.point_data, "node", "")
+    if stated:
+        centred = _at(_centres(points, mesh.cells), stated, "cell", "cells/")
+        fields, axes = fields | centred[0], axes | centred[1]
+    shapes = {"node": own, "cell": own if len(even) == len(mesh.cells) else None}
+    return Dataset(fields, attrs={"mesh": shapes}).assign_coords(axes)
 
 
 def _centres(points: np.ndarray, blocks: list[Any]) -> np.ndarray:
@@ -65,21 +66,19 @@ def _centres(points: np.ndarray, blocks: list[Any]) -> np.ndarray:
 
 
 def _at(
-    points: np.ndarray, data: dict[str, np.ndarray], dim: str, mesh: Any
-) -> dict[str, LabelledField]:
-    """Return fields with values at these points, components of vectors apart."""
-    values: dict[str, np.ndarray] = {}
+    points: np.ndarray, data: dict[str, np.ndarray], dim: str, group: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return fields with values at these points, components of vectors apart, and coordinates."""
+    values: dict[str, Any] = {}
     for name, array in data.items():
         array = np.asarray(array)
         if array.ndim == 2 and 1 < array.shape[1] <= len(AXES):
-            values |= {f"{name}_{AXES[k]}": array[:, k] for k in range(array.shape[1])}
+            parts = zip(AXES, array.T, strict=False)
+            values |= {f"{group}{name}_{axis}": (dim, part) for axis, part in parts}
         elif array.size == len(points) and array.dtype.kind in "fiu":
-            values[str(name)] = array.reshape(-1)
+            values[f"{group}{name}"] = dim, array.reshape(-1)
     kept = [k for k in range(points.shape[1]) if np.ptp(points[:, k]) > 0][: len(AXES)]
-    axes = tuple(AXES[k] for k in kept)
-    own = tuple(Coordinate(a, (dim,), points[:, k], {}) for a, k in zip(axes, kept, strict=True))
-    layout = Layout((dim,), (len(points),), axes, (0,), (False,), own, mesh=mesh)
-    return {n: LabelledField(one[None], points[:, kept], layout, "") for n, one in values.items()}
+    return values, {f"{dim}/{AXES[k]}": (dim, points[:, k]) for k in kept}
 
 
 def _require_room(path: Path) -> None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -153,14 +153,14 @@ class Runs:
 
         with never_silent("describe"):
             found = [
-                _described(key, "input", one, proposed_transform(one))
-                for key, one in self.inputs.items()
+                _described(name, "input", one, proposed_transform(one))
+                for name, one in self.inputs.items()
             ]
             found += [
-                _described(key, "output", one, output_transforms(one)[-1])
-                for key, one in self.outputs.items()
+                _described(name, "output", one, output_transforms(one)[-1])
+                for name, one in self.outputs.items()
             ]
-        return Description(self.name, len(self), tuple(found))
+        return Description(f"{self.name}: {len(self)} runs", tuple(found))
 
     def plot(self, path: object = None) -> Any:
         """Draw the first three runs of each field, on its own axes and in its own units.
@@ -346,8 +346,7 @@ def proposed_transform(field: FieldRuns) -> str:
     return "log" if plain > SKEWED and abs(logged) < plain else "identity"
 
 
-@dataclass(frozen=True)
-class FieldDescription:
+class FieldDescription(NamedTuple):
     """What `describe` finds about one field.
 
     `distance` is the largest Kolmogorov distance between a leading coefficient, or the norm of ten
@@ -357,61 +356,49 @@ class FieldDescription:
 
     name: str
     side: str  # input or output
-    transform: str  # the one proposed
-    field: FieldRuns
-    modes: dict[float, int]  # those that keep a share of the variance, where `most_modes` do
-    most_modes: int
     distance: float
     chance: float
-
-    def __str__(self) -> str:
-        field, domain = self.field, self.field.domain
-        units = f" {field.units}" if field.units else ""
-        counts = {q: str(self.modes.get(q, f"more than {self.most_modes}")) for q in SHARES}
-        kept = ", ".join(f"{count} keep {100 * share:g} %" for share, count in counts.items())
-        labels = Field(self.name, domain, layout=field.layout).axis_labels
-        ends = zip(labels, domain.lower, domain.upper, strict=True)
-        box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, low, high in ends)
-        absent = f"; {field.absent} more have no value in any run" if field.absent else ""
-        two = ", two values only" if distinct(field, 2) <= 2 else ""
-        gaussian = self.distance <= self.chance
-        law = "no evidence against a Gaussian law" if gaussian else "not Gaussian"
-        lines = [
-            f"{self.side:7}{self.name}: {' x '.join(map(str, domain.shape))} points, "
-            f"{field.values.min():.4g} to {field.values.max():.4g}{units}{two}",
-            f"       {box}{absent}",
-            f"       transform {self.transform}; modes: {kept}",
-            f"       coefficients: {law} (Kolmogorov distance {self.distance:.3f}; "
-            f"chance {self.chance:.3f})",
-        ]
-        return "\n".join(lines)
+    text: str
 
 
 @dataclass(frozen=True)
 class Description:
     """What `Runs.describe` finds; printing it is the point."""
 
-    name: str
-    runs: int
+    title: str
     fields: tuple[FieldDescription, ...]
 
     def __str__(self) -> str:
-        return printable("\n".join([f"{self.name}: {self.runs} runs", *map(str, self.fields)]))
+        return printable("\n".join([self.title, *(one.text for one in self.fields)]))
 
 
 def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldDescription:
     """Describe a field."""
     LOG.info("describing %s %s", side, name)
-    unit = _typical(field.values) if transform == "asinh" else 1.0
-    forward = Transform(transform, unit).forward
-    rows = ArrayRows([(field.values, forward)], torch.float64)
-    variance, total, coefficients = spectrum(rows, point_weights(field.domain))
+    domain, unit = field.domain, _typical(field.values) if transform == "asinh" else 1.0
+    rows = ArrayRows([(field.values, Transform(transform, unit).forward)], torch.float64)
+    variance, total, coefficients = spectrum(rows, point_weights(domain))
     kept = variance.cumsum(0) / total
-    real = variance[:10] > 1e-12 * variance[0]  # others are rounding of stored values
     modes = {q: int((kept < q).sum()) + 1 for q in SHARES if float(kept[-1]) >= q - 1e-9}
+    counts = ((modes.get(q, f"more than {len(kept)}"), 100 * q) for q in SHARES)
+    real = variance[:10] > 1e-12 * variance[0]  # others are rounding of stored values
     distance = distance_from_gaussian(coefficients[:5000, real])
     chance = 1.73 / math.sqrt(min(len(field), 5000))
-    return FieldDescription(name, side, transform, field, modes, len(kept), distance, chance)
+    law = "no evidence against a Gaussian law" if distance <= chance else "not Gaussian"
+    labels = Field(name, domain, layout=field.layout).axis_labels
+    ends = zip(labels, domain.lower, domain.upper, strict=True)
+    box = ", ".join(f"{axis} {low:g} to {high:g}" for axis, low, high in ends)
+    absent = f"; {field.absent} more have no value in any run" if field.absent else ""
+    two = ", two values only" if distinct(field, 2) <= 2 else ""
+    lines = [
+        f"{side:7}{name}: {' x '.join(map(str, domain.shape))} points, {field.values.min():.4g} to "
+        f"{field.values.max():.4g}{' ' * bool(field.units)}{field.units}{two}",
+        f"       {box}{absent}",
+        f"       transform {transform}; modes: "
+        + ", ".join(f"{count} keep {share:g} %" for count, share in counts),
+        f"       coefficients: {law} (Kolmogorov distance {distance:.3f}; chance {chance:.3f})",
+    ]
+    return FieldDescription(name, side, distance, chance, "\n".join(lines))
 
 
 def distance_from_gaussian(coefficients: Tensor) -> float:

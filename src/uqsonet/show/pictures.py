@@ -150,13 +150,11 @@ def _in_domain_order(field: Field, truth: object) -> object:
     if len(shape) < 2:
         return truth
     layout = field.layout
-    if layout is not None and shape == layout.shape:
-        numbers = layout.in_file_order(np.arange(field.domain.size, dtype=np.float64))
-        there = np.isfinite(numbers)
-        ordered = np.empty(field.domain.size)
-        ordered[numbers[there].astype(int)] = np.asarray(truth)[there]
+    allowed = field.domain.shape if layout is None else layout.index.shape
+    if layout is not None and shape == allowed:
+        ordered, there = np.empty(field.domain.size), layout.index >= 0
+        ordered[layout.index[there]] = np.asarray(truth)[there]
         return ordered
-    allowed = field.domain.shape if layout is None else layout.shape
     if shape != allowed:
         raise ObservationError(f"truth: shape {shape}, the field has {allowed}")
     return truth
