@@ -175,11 +175,11 @@ def _read(
 ) -> dict[str, LabelledField]:
     """Return the fields of one file, or of several that hold one run each, or some of the runs."""
 
-    def fields_of(path: Path, wanted: Sequence[str]) -> dict[str, LabelledField]:
+    def fields_of(path: Path, some: Sequence[str]) -> dict[str, LabelledField]:
         LOG.log(15, "reading %s", path)
         with as_dataset(path) as data:
             names = {name: _name_in(data, name, path) for name in wanted}
-            return read_fields(data, names, run, several, path)
+            return read_fields(data, names, run, several, path, some)
 
     first = fields_of(paths[0], wanted)
     if len(paths) == 1:
