@@ -19,6 +19,7 @@ from uqsonet.fields.layout import LabelledField, Layout
 from uqsonet.fields.numbers import is_frame, plain_array, real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
+from uqsonet.runs.labelled import read_labelled, run_dimension
 from uqsonet.runs.stored import changed, row_blocks
 
 Missing = Literal["error", "drop", "fill"]
@@ -107,9 +108,7 @@ class FieldRuns:
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
         layout = None
-        if _is_labelled(values):
-            from uqsonet.runs.labelled import read_labelled, run_dimension
-
+        if all(hasattr(values, name) for name in ("dims", "coords", "attrs")):  # of xarray
             values = read_labelled(values, run_dimension([values], None, name), name)
         if isinstance(values, LabelledField):
             if points is None:
@@ -158,11 +157,6 @@ class FieldRuns:
         if isinstance(self.domain, MaskedGrid):
             return self.domain.grid.size - self.domain.size
         return 0 if self.layout is None else int((self.layout.index < 0).sum())
-
-
-def _is_labelled(value: object) -> bool:
-    """Return whether a value is an xarray.DataArray."""
-    return all(hasattr(value, name) for name in ("dims", "coords", "attrs", "transpose"))
 
 
 def _numeric(values: object, name: str) -> np.ndarray:
