@@ -19,7 +19,6 @@ from uqsonet.fields.layout import LabelledField, Layout
 from uqsonet.fields.numbers import is_frame, plain_array, real_numbers
 from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
-from uqsonet.runs.labelled import read_labelled, run_dimension
 from uqsonet.runs.stored import changed, row_blocks
 
 Missing = Literal["error", "drop", "fill"]
@@ -109,6 +108,8 @@ class FieldRuns:
         """
         layout = None
         if all(hasattr(values, name) for name in ("dims", "coords", "attrs")):  # of xarray
+            from uqsonet.runs.labelled import read_labelled, run_dimension
+
             values = read_labelled(values, run_dimension([values], None, name), name)
         if isinstance(values, LabelledField):
             if points is None:

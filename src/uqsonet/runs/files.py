@@ -216,9 +216,8 @@ def _name_in(data: Any, name: str, path: Path) -> str:
     unread, shapes = data.attrs.get("unread", {}), {n: v.shape for n, v in data.variables.items()}
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
-    why = (
-        f"; {name!r} is not read: {unread[name]}" if name in unread else nearest(name, shapes, 0.5)
-    )
+    why = f"; {name!r} is not read: {unread[name]}" if name in unread else ""
+    why = why or nearest(name, shapes, 0.5)
     raise DataError(
         f"{path}: no array {name!r}; there are {', '.join(listed[:MAX_NAMES]) or 'none'}{more}{why}"
     )
