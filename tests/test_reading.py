@@ -44,6 +44,7 @@ LAYOUTS = {  # arrays of a file, and the grids or points of k and u
     "each point": ({"k": U, "u": U, "x": CLOUD[:, 0], "y": CLOUD[:, 1]}, CLOUD, CLOUD),
     "own before common": ({"k": U, "u": U, "points": T, "u_x": T + 1}, line(3.0), line(4.0)),
     "none": ({"k": K, "u": U}, BOX, line(0.0)),
+    "flat": ({"k": K.reshape(N, 35), "u": U, "k_x": X, "k_y": Y}, PLANE, line(0.0)),
     "mesh": ({"k": K, "u": U, "k_x": MESH[0], "k_y": MESH[1]}, PLANE, line(0.0)),
     "turned mesh": (
         {"k": K.swapaxes(1, 2), "u": U, "k_x": TURNED[0], "k_y": TURNED[1]},

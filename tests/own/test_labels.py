@@ -17,6 +17,7 @@ import uqsonet
 from uqsonet.cli import app
 from uqsonet.errors import DataError, DataWarning, ObservationError
 from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import Layout
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import split_runs
@@ -196,6 +197,16 @@ def test_a_file_for_each_run(kind: str, tmp_path: Path) -> None:
         runs = uqsonet.open_runs(paths, "k", "u")
         np.testing.assert_array_equal(runs.inputs["k"].values, k)
         assert runs.inputs["k"].domain.lower == (1.0,)
+
+
+def test_a_field_that_is_called_like_an_axis_is_no_coordinate_of_others(tmp_path: Path) -> None:
+    k = waves(25, np.linspace(1.0, 2.0, 8), np.linspace(0.0, 1.0, 6))
+    for number, row in enumerate(k):
+        data = xr.Dataset({"k": (("i", "j"), row), "T": (("i", "j"), 2 * row)})
+        data.to_netcdf(tmp_path / f"run_{number:02d}.nc", engine="h5netcdf")
+    runs = uqsonet.open_runs(tmp_path / "run_*.nc", "k", "T")
+    assert runs.inputs["k"].domain == runs.outputs["T"].domain == Grid((0, 0), (1, 1), (8, 6))
+    np.testing.assert_array_equal(runs.outputs["T"].values, 2 * k.reshape(25, -1))
 
 
 def test_zarr_needs_no_codec_that_runs_a_program(tmp_path: Path) -> None:

@@ -211,24 +211,14 @@ def test_values_outside_their_valid_range_are_missing(suffix: str, tmp_path: Pat
     ]
     for number, stated in enumerate(ranges):
         path = tmp_path / f"{number}.{suffix}"
-        with h5py.File(path, "w") as file:
-            for name in "ku":
-                file[name] = k
-                file[name].attrs.update(scale_factor=0.5, add_offset=10.0, **stated)
-            if suffix == "nc":
-                for axis, size in (("run", 30), ("p", 40)):
-                    file[axis] = np.zeros(size, np.int8)
-                    file[axis].make_scale(axis)
-                for name in "ku":
-                    file[name].dims[0].attach_scale(file["run"])
-                    file[name].dims[1].attach_scale(file["p"])
-                del file["p"], file["run"]
+        attributes = {"scale_factor": 0.5, "add_offset": 10.0, **stated}
         if suffix == "nc":
-            data = xr.Dataset({n: (("run", "p"), k) for n in "ku"})
-            for name in "ku":
-                data[name].attrs = {"scale_factor": 0.5, "add_offset": 10.0, **stated}
-            path.unlink()
+            data = xr.Dataset({name: (("run", "p"), k, attributes) for name in "ku"})
             data.to_netcdf(path, engine="h5netcdf")
+        else:
+            with h5py.File(path, "w") as file:
+                for name in "ku":
+                    file.create_dataset(name, data=k).attrs.update(attributes)
         field = uqsonet.open_runs(path, "k", "u").inputs["k"]
         assert field.domain.size == 38 and field.absent == 2
         np.testing.assert_array_equal(field.values[0, :5], 10 + 0.5 * np.arange(5))

@@ -27,6 +27,9 @@ KINDS = {
 }  # fmt: skip
 """Kinds of files that can be read, by suffix."""
 
+NEEDS = {"Zarr": ("zarr", ""), "mesh": ("meshio", "meshes")}
+"""Libraries that not every installation has, and the extra that brings them."""
+
 HINTS = {
     ".npy": "; one array has no name: use numpy.savez",
     ".mat": "; version 7.3 is HDF5 with all dimensions reversed: read it by h5py, transpose the "
@@ -72,6 +75,8 @@ def as_dataset(path: Path) -> Iterator[Any]:
     cells of a mesh are the attribute ``mesh``.
     """
     kind = kind_of(path)
+    if kind in NEEDS:
+        library(*NEEDS[kind])
     with readable(path, f"not a readable {kind} file"):
         if kind == "npz":
             yield _without_names(_npz_arrays(path))
@@ -117,7 +122,6 @@ def _zarr(path: Path) -> Any:
     import xarray
 
     require_own_zarr(path)
-    library("zarr", "")  # no extra brings it
     try:
         return xarray.open_dataset(path, engine="zarr", consolidated=False, decode_cf=False)
     except KeyError:

@@ -107,7 +107,7 @@ class FieldRuns:
             If shapes do not fit, values are not finite, points repeat, or the field is constant.
         """
         layout = None
-        if _is_labelled(values):
+        if all(hasattr(values, name) for name in ("dims", "coords", "attrs")):  # of xarray
             from uqsonet.runs.labelled import read_labelled, run_dimension
 
             values = read_labelled(values, run_dimension([values], None, name), name)
@@ -158,11 +158,6 @@ class FieldRuns:
         if isinstance(self.domain, MaskedGrid):
             return self.domain.grid.size - self.domain.size
         return 0 if self.layout is None else int((self.layout.index < 0).sum())
-
-
-def _is_labelled(value: object) -> bool:
-    """Return whether a value is an xarray.DataArray."""
-    return all(hasattr(value, name) for name in ("dims", "coords", "attrs", "transpose"))
 
 
 def _numeric(values: object, name: str) -> np.ndarray:

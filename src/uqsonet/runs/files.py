@@ -175,11 +175,11 @@ def _read(
 ) -> dict[str, LabelledField]:
     """Return the fields of one file, or of several that hold one run each, or some of the runs."""
 
-    def fields_of(path: Path, wanted: Sequence[str]) -> dict[str, LabelledField]:
+    def fields_of(path: Path, some: Sequence[str]) -> dict[str, LabelledField]:
         LOG.log(15, "reading %s", path)
         with as_dataset(path) as data:
             names = {name: _name_in(data, name, path) for name in wanted}
-            return read_fields(data, names, run, several, path)
+            return read_fields(data, names, run, several, path, some)
 
     first = fields_of(paths[0], wanted)
     if len(paths) == 1:
@@ -216,9 +216,8 @@ def _name_in(data: Any, name: str, path: Path) -> str:
     unread, shapes = data.attrs.get("unread", {}), {n: v.shape for n, v in data.variables.items()}
     listed = [f"{key} ({' x '.join(map(str, shape))})" for key, shape in shapes.items()]
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
-    why = (
-        f"; {name!r} is not read: {unread[name]}" if name in unread else nearest(name, shapes, 0.5)
-    )
+    why = f"; {name!r} is not read: {unread[name]}" if name in unread else ""
+    why = why or nearest(name, shapes, 0.5)
     raise DataError(
         f"{path}: no array {name!r}; there are {', '.join(listed[:MAX_NAMES]) or 'none'}{more}{why}"
     )

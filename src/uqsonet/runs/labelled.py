@@ -90,11 +90,12 @@ def axis_number(name: str, attributes: Any) -> int | None:
 
 
 def read_fields(
-    data: Any, names: Mapping[str, str], run: str | None, alone: bool, path: object
-) -> dict[str, LabelledField]:
-    """Return fields of an xarray.Dataset by name; with `alone` it may hold a single run.
+    data: Any, names: Mapping[str, str], run: str | None, alone: bool, path: object,
+    wanted: Sequence[str],
+) -> dict[str, LabelledField]:  # fmt: skip
+    """Return the wanted fields of an xarray.Dataset; with `alone` it may hold a single run.
 
-    `names` say which variable of the dataset each field is.
+    `names` say which variable of the dataset each field is, also those that are not wanted now.
     """
     found, kept = {}, set(names.values())
     if "unread" in data.attrs:
@@ -106,6 +107,7 @@ def read_fields(
         return {
             name: _without_names(data, own, None if alone else max(sizes), others, path)
             for name, own in names.items()
+            if name in wanted
         }
     arrays, meshes = [data[name] for name in names.values()], data.attrs.get("mesh")
     if alone or meshes:
@@ -116,6 +118,8 @@ def read_fields(
     called_axes = [name for name in kept if axis_number(name, data[name].attrs) is not None]
     beside = None if meshes else data.drop_vars(called_axes)  # T is no time of other fields
     for name, array in zip(names, arrays, strict=True):
+        if name not in wanted:
+            continue
         found[name] = one = read_labelled(array, run, f"{path}, {name}", beside)
         if meshes and one.layout:
             layout = replace(one.layout, mesh=meshes[array.dims[-1]])
@@ -144,7 +148,11 @@ def _without_names(
         try:
             points = _beside(data, name, array.ndim - 1, others, path)
             if isinstance(points, dict):
-                return read_labelled(_with_axes(array, points, where), "run", where)
+                own = [one.squeeze() if one.ndim > 1 else one for one in points.values()]
+                labelled = _with_axes(array, dict(zip(points, own, strict=True)), where)
+                if labelled is not None:
+                    return read_labelled(labelled, "run", where)
+                points = tuple(one.values for one in own)  # of a flat grid, if any
         except DataError as error:
             points = error
     units = printable(array.attrs.get("units", ""))
@@ -192,26 +200,27 @@ def _stated(data: Any, key: str, path: object) -> Any:
 
 
 def _with_axes(array: Any, coordinates: Mapping[int, Any], where: str) -> Any:
-    """Return an array with coordinates x, y, z, time: its axes, or one entry for each value."""
-    dims, own = array.dims[1:], {}
-    for kind, one in coordinates.items():
-        own["xyzt"[kind].replace("t", "time")] = one.squeeze() if one.ndim > 1 else one
-    lengths = [one.shape for one in own.values()]
+    """Return an array with coordinates x, y, z, time: its axes, or one entry for each value.
+
+    None for lines of numbers that fit neither.
+    """
+    own = {("x", "y", "z", "time")[kind]: one for kind, one in coordinates.items()}
+    lengths, dims = [one.shape for one in own.values()], array.dims[1:]
+    along = {name: dims for name in own}
     for order in permutations(dims, len(own)) if len(own) == len(dims) else ():
         if [(array.sizes[d],) for d in order] == lengths:
-            array, along = array.rename(dict(zip(order, own, strict=True))), [[n] for n in own]
+            array, along = array.rename(dict(zip(order, own, strict=True))), {n: [n] for n in own}
             break
     else:
-        if set(lengths) != {array.shape[1:]}:
-            found = ", ".join(f"{n} {shape}" for n, shape in zip(own, lengths, strict=True))
+        if all(len(one) == 1 for one in lengths) and set(lengths) != {array.shape[1:]}:
+            return None
+        if wrong := [one for one in lengths if one != array.shape[1:]]:
             raise DataError(
                 f"{where}: coordinates must be the axes of a grid, or one for each of "
-                f"{array.shape[1:]} values of a run; found {found}"
+                f"{array.shape[1:]} values of a run; found an array of {wrong[0]}"
             )
-        along = [dims] * len(own)
-    named = zip(own.items(), along, strict=True)
     return array.assign_coords(
-        {n: (d, one.values, one.attrs, one.encoding) for (n, one), d in named}
+        {n: (along[n], one.values, one.attrs, one.encoding) for n, one in own.items()}
     )
 
 
@@ -294,7 +303,7 @@ def _standing(own: list[Coordinate], dims: tuple[str, ...], shape: tuple[int, ..
         order = [one[0] for one in along]
         axes = [np.moveaxis(one, k, 0).reshape(shape[k], -1)[:, 0]
                 for k, one in zip(order, places, strict=True)]  # fmt: skip
-        if len(axes) > 1 or len(set(np.sign(np.diff(axes[0])))) == 1:
+        if len(axes) > 1 or len(set(np.sign(np.diff(axes[0])))) < 2:
             return order, tuple(axes)
     return every, np.stack([one.reshape(-1) for one in places], -1)
 
