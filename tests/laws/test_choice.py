@@ -30,6 +30,7 @@ from uqsonet.fitting.comparison import LEAST_TOLERATED, Comparison
 from uqsonet.laws import NAMES
 from uqsonet.laws.latent import LatentGiven
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet_study.beyond.law import held_pairs
 
 pytestmark = pytest.mark.usefixtures("quick_fits")
 
@@ -48,7 +49,7 @@ def chosen(
         for m in COUNTS
     }
     training, held = functions_of(kappa[HELD:]), functions_of(kappa[:HELD])
-    compared = Comparison([choice.held_pairs(held, noise, layouts, seed)], seed)
+    compared = Comparison([held_pairs(held, noise, layouts, seed)], seed)
     return model, equip(model, law, training, compared, noise_std=noise, seed=seed)
 
 

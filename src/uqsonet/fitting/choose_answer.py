@@ -46,6 +46,7 @@ SAMPLED_RUNS = 15  # held-out runs whose sensors of outputs are answered by samp
 COMPARED_SAMPLES = 256  # samples behind such an answer
 THIRDS = 3  # parts of the validation runs, each answered with what the others leave over
 MIN_SCORED = 8  # held-out runs that are scored whatever their size
+MIN_OF_LAWS, MAX_ALL_SENSORS = 20, 8000  # and runs however many sensors; sensors of all together
 MAX_HELD_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
 TRIED = (4, 8, 16)  # numbers of nearest pairs to try
 MIN_LEFT_OVER = 0.05  # near pairs are tried if an operator leaves this share of the outputs' std
@@ -59,7 +60,8 @@ Parts = list[tuple[EncodedRuns, KarhunenLoeveModel]]
 def compared_runs(data: EncodedRuns) -> np.ndarray:
     """Return the numbers of the validation runs that laws and answers are compared on."""
     most = max(MIN_SCORED, MAX_HELD_VALUES // (data.kappa.shape[1] + data.u.shape[1]))
-    return data.split.validation[: min(SCORED_RUNS, most)]
+    fewer = max(MIN_OF_LAWS, MAX_ALL_SENSORS // max(data.plan.counts))
+    return data.split.validation[: min(SCORED_RUNS, most, fewer)]
 
 
 def choose(parts: Parts, law: str) -> Choice:

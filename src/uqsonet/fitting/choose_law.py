@@ -14,7 +14,6 @@ import copy
 import logging
 import math
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,9 +21,9 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.fitting.comparison import Comparison
-from uqsonet.fitting.held_out import LEVELS, HeldOut
+from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import projected
-from uqsonet.gauss.seeds import numpy_generator, torch_generator
+from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws import GONE, NAMES, law_class
 from uqsonet.laws.base import InputLaw, classes_of
 from uqsonet.laws.bases import BASIS_POINTS, InputSample
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("uqsonet")
 
-LAW_POINTS = 200  # output points behind it, at most
-MAX_HELD = 200  # held-out pairs, at most
-MIN_HELD = 20  # held-out pairs that are used whatever their sensors
-MAX_ALL_SENSORS = 8000  # sensors of all pairs together, at most, if there are more pairs
 RANGE_DRAWS = 1000  # fields of a law whose range is compared with that of training inputs
 
 CHANCE_DISTANCE = 1.73
@@ -78,7 +73,7 @@ def equip(
     training : Functions
         The pairs that the model was trained on.
     compared : Comparison
-        On pairs that nothing was fitted to (`held_pairs`); each law is added to it by its name.
+        On pairs that nothing was fitted to; each law is added to it by its name.
     noise_std : float or Tensor, shape (n,)
         Of the observations, or of those at each grid point of the input.
     seed : int
@@ -149,6 +144,8 @@ def distance_of_values(fields: Tensor) -> float:
     standard normals, averaged over points.
     """
     size, n = fields.shape
+    if not n:
+        return 0.0
     values = fields[:, torch.linspace(0, n - 1, min(n, TESTED_POINTS)).long()].double()
     if not n:
         return 0.0
@@ -159,19 +156,6 @@ def distance_of_values(fields: Tensor) -> float:
     z = ((values - values.mean(0)) / spread)[:, free].sort(0).values
     share, steps = torch.special.ndtr(z), torch.arange(size + 1, dtype=z.dtype)[:, None] / size
     return float(torch.maximum(steps[1:] - share, share - steps[:-1]).amax(0).mean())
-
-
-def held_pairs(
-    held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
-) -> HeldOut:
-    """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
-    most = min(MAX_HELD, max(MIN_HELD, MAX_ALL_SENSORS // max(layouts)))
-    some = {count: places[:most] for count, places in layouts.items()}
-    points = numpy_generator(seed, "law", "points")
-    return HeldOut.read(
-        held, some, noise_std, lambda count: numpy_generator(seed, "law", "noise", count), points,
-        LAW_POINTS, part=1,
-    )  # fmt: skip
 
 
 def refit(

@@ -115,8 +115,9 @@ class Comparison:
         return float(more.mean()), standard_error(more, self.groups)
 
 
-def standard_error(values: Tensor, groups: Tensor) -> float:
+def standard_error(values: Tensor, groups: Tensor | None = None) -> float:
     """Return the standard error of the mean of values (N,), those of one group being dependent."""
+    groups = torch.arange(len(values)) if groups is None else groups
     count = int(groups.max()) + 1
     if count < 2:
         return math.inf
@@ -124,7 +125,7 @@ def standard_error(values: Tensor, groups: Tensor) -> float:
     return math.sqrt(count / (count - 1) * float(totals.square().sum())) / len(values)
 
 
-def preferable(one: Tensor, other: Tensor, groups: Tensor) -> str:
+def preferable(one: Tensor, other: Tensor, groups: Tensor | None = None) -> str:
     """Return in what a candidate is preferable to another: ``crps``, ``bands``, or nothing."""
     gain, size = other[0] - one[0], float(other[0].mean().minimum(one[0].mean()))
     allowed = standard_error(gain, groups) / max(size, 1e-300)
@@ -143,7 +144,7 @@ def _missed(scores: Tensor) -> Tensor:
     return (off * off.mean(1, keepdim=True).sign()).sum(0)
 
 
-def first_not_worse(scores: Sequence[Tensor], groups: Tensor) -> tuple[int, str]:
+def first_not_worse(scores: Sequence[Tensor], groups: Tensor | None = None) -> tuple[int, str]:
     """Return which candidate is taken, and why not the first one: ``crps``, ``bands``, or nothing.
 
     Parameters
@@ -151,8 +152,9 @@ def first_not_worse(scores: Sequence[Tensor], groups: Tensor) -> tuple[int, str]
     scores : sequence of Tensor, shape (1, N) or (3, N)
         The CRPS of each held-out run, and the shares of it that bands of `LEVELS` hold; the
         simplest candidate comes first.
-    groups : Tensor, shape (N,)
+    groups : Tensor, shape (N,), optional
         Runs of one number share a layout of sensors: they count as one where errors are estimated.
+        By default each run counts.
 
     Where each candidate has one that is preferable, the one of lowest CRPS is taken.
     """

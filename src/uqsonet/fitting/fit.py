@@ -156,7 +156,6 @@ def _choose_operator(
         LOG.info("the operator is linear")
         return best
     held = list(zip(pairs, (one.held_out() for one in splits), strict=True))
-    alone = torch.arange(len(errors[0]))  # each run has sensors of its own
     sizes = [*dict.fromkeys(one.model.config.input_modes for one in (largest, best))]
     for lengths, count in ((LINEAR, sizes[0]), *((LENGTHS, size) for size in sizes)):
         models = [truncated(one, count) for one in largest.models]
@@ -167,11 +166,10 @@ def _choose_operator(
         row = {"error": round(float(left.mean()), 6), "crps": round(one.score, 6)}
         tried.append({"branch": name, **_size(models[0].config)} | row)
         LOG.info("%s, %d input modes: error of outputs %.4g", name, count, row["error"])
-        scores = best.scores.mean(0)[None], one.scores.mean(0)[None]
-        if not preferable(*scores, alone[: scores[0].shape[1]]):
+        if not preferable(best.scores.mean(0)[None], one.scores.mean(0)[None]):
             errors.append(left)
             candidates.append(one)
-    return candidates[first_not_worse([one[None] for one in errors], alone)[0]]
+    return candidates[first_not_worse([one[None] for one in errors])[0]]
 
 
 def _errors(one: Candidate, held: Sequence[Functions]) -> Tensor:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet.fitting.choose_answer import take_nearest
-from uqsonet.fitting.choose_law import equip, held_pairs
+from uqsonet.fitting.choose_law import equip
 from uqsonet.fitting.comparison import Comparison
-from uqsonet.gauss.seeds import seed_sequence
+from uqsonet.fitting.held_out import HeldOut
+from uqsonet.gauss.seeds import numpy_generator, seed_sequence
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -19,6 +22,24 @@ from uqsonet_study.beyond.exact import EXACT
 from uqsonet_study.jobs import log_rows
 from uqsonet_study.layouts import load_layouts
 from uqsonet_study.storage import load_functions
+
+LAW_POINTS = 200  # output points behind the CRPS of one answer, at most
+MAX_HELD = 200  # held-out pairs, at most
+MIN_HELD = 20  # held-out pairs that are used whatever their sensors
+MAX_ALL_SENSORS = 8000  # sensors of all pairs together, at most, if there are more pairs
+
+
+def held_pairs(
+    held: Functions, noise_std: float | Tensor, layouts: Mapping[int, Tensor], seed: int
+) -> HeldOut:
+    """Return held-out pairs as sensors read them; fewer of them where there are many sensors."""
+    most = min(MAX_HELD, max(MIN_HELD, MAX_ALL_SENSORS // max(layouts)))
+    some = {count: places[:most] for count, places in layouts.items()}
+    points = numpy_generator(seed, "law", "points")
+    return HeldOut.read(
+        held, some, noise_std, lambda count: numpy_generator(seed, "law", "noise", count), points,
+        LAW_POINTS, part=1,
+    )  # fmt: skip
 
 
 def fit_law(
