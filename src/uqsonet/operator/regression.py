@@ -98,8 +98,8 @@ class Regression(EitherSide):
         from uqsonet.operator.joint import JointPosterior
 
         exact = torch.full((len(seen),), torch.inf, dtype=torch.float64)
-        laws = self._laws(["input", "output"], seen, read)
-        return JointPosterior(*laws, exact, torch.ones_like(exact))
+        input, output = self._laws(["input", "output"], seen, read)
+        return JointPosterior(input, output, exact, torch.ones_like(exact))
 
     def _laws(self, sides: list[str], seen: Sensors, read: Sensors | None) -> list[Posterior]:
         """Return the laws of the fields of some sides."""
