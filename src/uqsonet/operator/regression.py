@@ -56,7 +56,7 @@ COMBINATIONS = 48
 DROWNED = 1e4
 """Noise, over the deviation of readings, beyond which these tell less than their rounding."""
 
-KEPT = 16
+KEPT = 8
 """Number of kernels and processes that are remembered."""
 
 
