@@ -84,6 +84,7 @@ class LeastSquares(Conditioned):
         self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
     ) -> Joint:
         """Return the law of both sides given checked sensors of both."""
+        self.require_gaussian(noise)
         sets = self._readings(seen, read)
         output, input = (self._posterior(side, sets, seen.single) for side in ("output", "input"))
         every = torch.full((len(sets),), float(len(self._u_rows)), dtype=torch.float64)

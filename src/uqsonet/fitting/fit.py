@@ -211,13 +211,14 @@ def _emulator(
     card: dict[str, Any] = {"title": runs.name, "data": data_card, "recipe": recipe}
     root, pairs = unexplained_root(final.bases, every), targets(final.bases, every)
     plainer = {
-        f"given_{side}": plain(name, final, root, pairs)
+        side: plain(name, final, root, pairs)
         for side, name in choice.taken.items()
         if name != "uqsonet"
     }
     emulator = Emulator(
         final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
-        unexplained=root, **plainer,
+        unexplained=root,
+        given_inputs=plainer.get("inputs"), given_outputs=plainer.get("outputs"),
         calibration=(
             calibration_runs(data.kappa.take(kept), data.u.take(kept), seed) if len(kept) else None
         ),

@@ -117,6 +117,13 @@ class Conditioned(ABC):
             )
         return Joint.exact(self.answer(seen), None, len(seen))
 
+    def require_gaussian(self, noise: object) -> None:
+        """Refuse noise that is not Gaussian: for operators that are answered in closed form."""
+        if noise is not None:
+            raise ObservationError(
+                f"{self.method} takes no likelihood; the Karhunen-Loeve model does"
+            )
+
     def answer(self, sensors: Sensors) -> Posterior:
         """Return the law of the output given checked sensors of the input."""
         raise NotImplementedError

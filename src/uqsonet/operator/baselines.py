@@ -63,6 +63,7 @@ class Cokriging(Conditioned):
 
         What the linear operator leaves unexplained is conditioned on sensors of u, too.
         """
+        self.require_gaussian(noise)
         law = self._law(seen, read)
         output, input = (self._side(side, law, seen.single) for side in ("output", "input"))
         return Joint.exact(output, input, len(seen))

@@ -55,7 +55,7 @@ COMBINATIONS = 48
 DROWNED = 1e4
 """Noise, over the deviation of readings, beyond which these tell less than their rounding."""
 
-KEPT = 16
+KEPT = 8
 """Number of kernels and processes that are remembered."""
 
 
@@ -92,6 +92,7 @@ class Regression(Conditioned):
         self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
     ) -> Joint:
         """Return the law of both sides given checked sensors of both."""
+        self.require_gaussian(noise)
         sets = [
             self._readings(seen.alone(b), None if read is None else read.alone(b))
             for b in range(len(seen))
