@@ -176,7 +176,7 @@ def test_refitting_keeps_the_law_or_falls_back_on_the_gaussian_one():
     assert other.config.law == "latent" and other.law is not law
     refit(other, law, functions_of(gaussian_fields(rng, 40, kernel(0.3))))  # too few
     assert other.config.law == "gaussian" == other.law.name
-    refit(other, None, functions_of(kappa))
+    refit(other, other.law, functions_of(kappa))
     assert other.law.name == "gaussian"
 
 

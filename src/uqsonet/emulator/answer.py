@@ -1,7 +1,7 @@
 """The law of fields given sensors, as users ask it: at any points, in their kind of array.
 
-An answer is a value. It holds the operator, the sensors, the fields and the calibration runs, and
-neither the emulator that gave it nor its file: it can be pickled, copied and sent elsewhere.
+An answer is a value. It holds the sensors and, without its card, the emulator that gave it, and no
+file: it can be pickled, copied and sent elsewhere.
 """
 
 from __future__ import annotations

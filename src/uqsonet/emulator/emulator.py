@@ -152,7 +152,12 @@ class Emulator:
         """Return the law given sensors that have been read and checked; of one field by number."""
         known = len(self.inputs) if number is None else number
         chosen = number is not None or len(self.outputs) == 1
-        return FieldPosterior(FieldLaw(self, sets, known, likelihood), chosen)
+        return FieldPosterior(FieldLaw(self._answering, sets, known, likelihood), chosen)
+
+    @cached_property
+    def _answering(self) -> Emulator:
+        """What answers hold of this emulator: all that works out laws and bands."""
+        return replace(self, card={}, unexplained=None)
 
     @cached_property
     def factors(self) -> ConformalFactors | None:

@@ -89,14 +89,16 @@ class Comparison:
     def relative(self) -> dict[str, Tensor]:
         """Return scores (3, N) over all numbers of sensors: each CRPS in units of the lowest.
 
-        Bands of answers that are exact but for rounding do not count.
+        Answers that are exact but for rounding are equal, and their bands do not count.
         """
         lowest = torch.stack([one[0].mean(1) for one in self.scores.values()]).amin(0)
         usual = sum(len(one) * one.usual()[0] for one in self.parts) / len(self.groups)
         scale = (lowest + EXACT * usual)[:, None]
         wide = torch.where(lowest > ROUNDING * usual, 1.0, torch.nan)[:, None]
         return {
-            name: torch.cat([one[:1] / scale, one[1:] * wide]).nanmean(1)
+            name: torch.cat([one[:1].clamp_min(ROUNDING * usual) / scale, one[1:] * wide]).nanmean(
+                1
+            )
             for name, one in self.scores.items()
         }
 
