@@ -194,7 +194,7 @@ def test_cancelled_killed_and_late_a_run_has_the_bytes_of_a_local_one(
     assert cluster.text(run).count("Group job report") == 1  # all summaries and tables are one job
 
     found, wanted = computed(project), computed(local)
-    assert len(wanted) == 10  # eight outputs, two files of kept modes
+    assert len(wanted) == 7  # data, modes, sensors, two references, weights, scores
     assert not [name for name in wanted if wanted[name] != found.get(name)]
     # The profile for one machine finds nothing to do where the other has been.
     assert "Nothing to be done" in on_this_machine(project, "--dry-run", "--", TABLES)

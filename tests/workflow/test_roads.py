@@ -61,16 +61,19 @@ def test_laws_are_fitted_to_each_trial_and_scored(project: Project, run: Run) ->
     sets, _, _ = load_sets(file)
     assert isinstance(sets, Reference) and sets.quantiles is not None
     # Another law needs no other training.
-    more = {"mixture1d": {"methods": ["uqsonet", "mixture", "auto"]}}
+    more = {
+        "experiments": {"binary1d": {"methods": ["uqsonet", "latent", "auto"]}},
+        "recipes": {"tuned": {"binary1d": {"latent": {"law_of": "uqsonet", "law": "latent"}}}},
+    }
     planned = jobs(
         run(
             "config/laws.yaml",
             read("laws"),
-            {"experiments": more},
+            more,
             flags=("-n", "--", "results/laws/scores.csv"),
         )
     )
-    assert planned["law"] == 2
+    assert planned["law"] == 1  # there is one trial
     assert not {"train", "reference", "sensors", "simulate"} & set(planned)
 
 
