@@ -92,7 +92,7 @@ def corrected(first: FieldLaw, solver: Solver, solves: int, seed: int) -> tuple[
         found, left = _solved(operator, solver, a)
         sizes.append(_effective(first, a, c, found))
         every.append((a, found))
-        fitted = _fitted(replace(operator, given_inputs=None, given_outputs=None), every, left)
+        fitted = _fitted(operator, every, left)
         answer = FieldLaw(fitted, sets, first.number, first.likelihood)
     if sizes[-1] < MIN_EFFECTIVE_SHARE * size:
         warnings.warn(
@@ -198,7 +198,8 @@ def _fitted(operator: Emulator, every: list[tuple[Tensor, Tensor]], outside: Ten
             float(model.bases.input_remainder),
             float(remainder.square().mean().sqrt()),
         )
-    return replace(operator, operator=model.eval(), remainder=remainder)
+    other = dict.fromkeys(("given_inputs", "given_outputs", "calibration"))  # not of this operator
+    return replace(operator, operator=model.eval(), remainder=remainder, **other)
 
 
 def ridge_fit(a: Tensor, c: Tensor, last: int) -> tuple[Tensor, Tensor, Tensor]:

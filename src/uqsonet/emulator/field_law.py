@@ -47,7 +47,7 @@ class FieldLaw:
     `likelihoods_of` returns it; None is the Gaussian one. `jointly` says that some of the sensors
     are of outputs, or not of Gaussian noise.
 
-    Laws of a few sets are kept, and those that took long (`jointly`), for all fields together;
+    Laws of the first sets are kept, and those that took long (`jointly`), for all fields together;
     others are worked out again when they are needed. Up to `MAX_KEPT_MOMENTS` values of moments are
     kept.
     """
@@ -83,7 +83,7 @@ class FieldLaw:
             joint = joint_law(self.emulator, self.sets[part], self.likelihood)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise ObservationError(TOO_LARGE) from None
-        if self.jointly or len(self.sets) <= SETS:
+        if self.jointly or not part.start:
             self._kept[part.start] = joint
         for text in self._doubts(joint, part) if self.jointly else ():
             warnings.warn(text, ObservationWarning, stacklevel)

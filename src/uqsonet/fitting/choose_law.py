@@ -147,8 +147,6 @@ def distance_of_values(fields: Tensor) -> float:
     if not n:
         return 0.0
     values = fields[:, torch.linspace(0, n - 1, min(n, TESTED_POINTS)).long()].double()
-    if not n:
-        return 0.0
     spread = values.std(0)
     free = spread > SEEN * values.abs().amax()
     if not bool(free.any()):
