@@ -32,6 +32,7 @@ from uqsonet_study.settings import KarhunenLoeveFieldNetwork
 
 ROOT = Path(__file__).parents[1]
 EQUAL = 1e-4
+ROUNDED = 5e-4  # with the modes in 16 bits
 """Of the field's standard deviation before any measurement."""
 
 Sensors = dict[str, list[list[float]]]
@@ -176,13 +177,13 @@ def model_of(name: str) -> uqsonet.Emulator:
     return found
 
 
-def compare(found: Explored, *states: Sensors) -> None:
+def compare(found: Explored, *states: Sensors, most: float = EQUAL) -> None:
     """Compare mean and std of all fields that have a closed form with those of Python."""
     fields = [f.name for f in found.model.inputs + found.model.outputs if not f.transform.positive]
     for sensors in states:
         found.open(sensors)
         for one in fields:
-            assert max(found.differences(one, sensors)) < EQUAL, (one, sensors)
+            assert max(found.differences(one, sensors)) < most, (one, sensors)
 
 
 def test_the_page_answers_as_python_does(show):
@@ -206,7 +207,8 @@ def test_mean_and_std_are_those_of_python(name, show, folder, monkeypatch):
     if name == "rounded":
         monkeypatch.setattr("uqsonet.show.explore.SMALL", 500)  # as if the modes were large
     assert name != "kernel" or model_of(name).operator.config.kernel > 0
-    compare(show(name), {next(iter(SENSORS[name])): []}, SENSORS[name])
+    most = ROUNDED if name == "rounded" else EQUAL
+    compare(show(name), {next(iter(SENSORS[name])): []}, SENSORS[name], most=most)
     rounded = '"int16"' in (folder / f"{name}.html").read_text()
     assert rounded == (name == "rounded")
 

@@ -1,8 +1,8 @@
 // The law of all fields given sensors: what `Emulator.condition` computes, for the same draws.
 import { EigenvalueDecomposition, Matrix, SingularValueDecomposition } from "ml-matrix";
 import {
-  add, apply, cholesky, dot, matrix, normals, slice, solveLower, stacked, times, timesTransposed,
-  transposed, unpack, type Packed, type Rows,
+  add, apply, cholesky, dot, evenNormals, matrix, normals, slice, solveLower, stacked, times, timesTransposed,
+  transposed, unpack, type Packed, type Rows, type Sobol,
 } from "./arrays";
 import { Field, type StoredField, type Values } from "./field";
 import type { StoredReference } from "./reference";
@@ -14,6 +14,7 @@ export interface StoredModel {
   version: string;
   seed: number;
   draws: number;
+  sobol: Sobol | null;
   straight: { weight: Packed; offset: Packed };
   network: StoredNetwork | null;
   residual: { covariance: Packed; slopes: Packed | null; draws: Packed } | null;
@@ -62,9 +63,8 @@ export class Model {
     const squares = inputs.map((field) => priorVariance(field.shown.modes, r).reduce((a, b) => a + b, 0));
     const points = inputs.reduce((sum, field) => sum + field.points.length, 0);
     this.spread = Math.sqrt(squares.reduce((a, b) => a + b, 0) / points);
-    // A perceptron's moments need all draws, a linear branch none: only the samples that are shown.
-    const size = this.network ? stored.draws : 16;
-    this.z = matrix(size, r, normals(stored.seed, size * r));
+    // A learned part's moments need all draws, a linear branch only the samples that are shown.
+    this.z = stored.sobol ? evenNormals(stored.sobol, stored.draws) : matrix(16, r, normals(stored.seed, 16 * r));
   }
 }
 

@@ -119,6 +119,7 @@ LAWS: dict[str, tuple[str, Callable[[np.random.Generator, int], np.ndarray]]] = 
     "runs": ("mixture", waves),
     "classes": ("latent", two_values),
     "margins": ("latent", rain_fields),
+    "bounds": ("bounded", bounded_fields),
 }
 """A law and inputs that it describes, by what describes them."""
 

@@ -132,7 +132,7 @@ def test_unknown_laws_are_refused_and_others_say_why_they_do_not_fit(monkeypatch
     with pytest.raises(ConfigError, match=r"'latent' does not fit these inputs: they are too few"):
         chosen(kappa[: HELD + 40], "latent", 4)
     gone = "family", "analogue", "facies"
-    new = "bounded", "copula", "thresholded"
+    new = "copula", "thresholded"
     for law, instead in [(law, "mixture") for law in gone] + [(law, "latent") for law in new]:
         with pytest.raises(ConfigError, match=rf"law '{law}' is gone: take '{instead}'"):
             uqsonet.fit(runs_of(kappa), bar=False, law=law)
@@ -155,7 +155,7 @@ def test_a_law_that_has_no_answer_to_held_out_pairs_is_left_out(monkeypatch):
         chosen(kappa, "latent", 8)
 
 
-@pytest.mark.parametrize("law", ["mixture", "latent"])
+@pytest.mark.parametrize("law", ["mixture", "latent", "bounded"])
 def test_the_same_seed_gives_the_same_law(law):
     kappa = bounded_fields(np.random.default_rng(6), HELD + 150)
     (one, first), (two, second) = (chosen(kappa, law, 6, seed=3) for _ in range(2))

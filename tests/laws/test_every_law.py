@@ -135,6 +135,7 @@ IMPOSSIBLE = {
     "clusters": ("scales_0", 0.0),
     "classes": ("values", 1.0),
     "margins": ("quantiles", 1.0),
+    "bounds": ("upper", -1e6),
 }
 
 

@@ -227,12 +227,12 @@ def truncated(model: KarhunenLoeveModel, count: int) -> KarhunenLoeveModel:
 
 
 def _output_modes(functions: Functions) -> int:
-    """Return how many output modes keep `OUTPUT_VARIANCE`; at most a third of the runs."""
+    """Return how many output modes keep `OUTPUT_VARIANCE`."""
     size, points = functions.u_rows.shape
-    most = min(max(2, min(MAX_OUTPUT_MODES, size // 3)), points)
+    most = min(max(2, min(MAX_OUTPUT_MODES, size - 1)), points)
     weights = point_weights(functions.fields.training_grid()[0])
     variance, total, _ = spectrum(functions.u_rows, weights)
-    kept = variance[: min(most, size - 1)].cumsum(0) / total
+    kept = variance[:most].cumsum(0) / total
     return min(most, int((kept < OUTPUT_VARIANCE).sum()) + 1)
 
 

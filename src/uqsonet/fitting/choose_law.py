@@ -23,10 +23,11 @@ from uqsonet.errors import ConfigError
 from uqsonet.fitting.comparison import Comparison
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import projected
+from uqsonet.gauss.given import Given
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws import GONE, NAMES, law_class
 from uqsonet.laws.base import InputLaw, classes_of
-from uqsonet.laws.bases import BASIS_POINTS, InputSample
+from uqsonet.laws.bases import InputSample
 from uqsonet.runs.runs import distance_from_gaussian
 from uqsonet.sensors.sensors import no_sensors
 
@@ -101,7 +102,7 @@ def equip(
     limit = MAX_OUTSIDE + 4 / training.size
     names = NAMES if law == "auto" else (law,)
     if law == "auto" and distance <= chance and max(single, rough) <= allowed:
-        if classes_of(sample.fields) is None and _outside(model, sample, seed) <= limit:
+        if classes_of(sample.fields) is None and _outside(_prior(model), sample, seed) <= limit:
             names = ("gaussian",)
     rows: dict[str, dict[str, Any]] = {}
     models: dict[str, KarhunenLoeveModel] = {}
@@ -117,7 +118,7 @@ def equip(
         row = {f"crps_{m}": float(mean) for m, mean in zip(counts, means[0], strict=True)}
         for level, shares in zip(LEVELS, means[1:], strict=True):
             row[f"held_{100 * level:.0f}"] = float(shares.mean())
-        row |= {"outside": _outside(models[name], sample, seed), "distance": distance}
+        row |= {"outside": _outside(_prior(models[name]), sample, seed), "distance": distance}
         row |= {"chance": chance, "values": max(single, rough)}
         rows[name] = {"law": name, "seconds": seconds, **row}
     if not rows:
@@ -125,8 +126,8 @@ def equip(
         raise ConfigError(f"law {law!r} does not fit these inputs: {why}")
 
     def contradicted(name: str) -> tuple[bool, bool]:
-        found = models[name].law
-        return rows[name]["outside"] > limit, single > allowed and not found.whole
+        normal = _prior(models[name]).functions is None
+        return rows[name]["outside"] > limit, single > allowed and normal
 
     taken, _ = compared.taken(sorted(rows, key=contradicted))
     best = min(rows, key=lambda name: float(compared.relative()[name][0].mean()))
@@ -182,20 +183,21 @@ def input_sample(
     return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt(), noise_std)
 
 
+def _prior(model: KarhunenLoeveModel) -> Given:
+    """Return the law of a model's input without sensors."""
+    return model.input_law_given(no_sensors([model.fields.input]))
+
+
 @torch.no_grad()
-def _outside(model: KarhunenLoeveModel, sample: InputSample, seed: int) -> float:
-    """Return the share of the fields of a model's law that leave the range of training inputs.
+def _outside(prior: Given, sample: InputSample, seed: int) -> float:
+    """Return the share of a law's fields that leave the range of training inputs.
 
     Zero for laws whose samples are whole fields: these take values of the inputs.
     """
-    prior = model.input_law_given(no_sensors([model.fields.input]))
     if prior.functions is not None:
         return 0.0
     a = prior.sample(RANGE_DRAWS, torch_generator(seed, "law", "outside"))[0]
     low, high = float(sample.fields.amin()), float(sample.fields.amax())
-    slack, inside = 1e-3 * (high - low), torch.ones(len(a), dtype=torch.bool)
-    mean, factor = model.bases.input_mean.float(), model.bases.input_factor
-    for some, modes in zip(mean.split(BASIS_POINTS), factor.split(BASIS_POINTS), strict=True):
-        field = some + a @ modes.T
-        inside &= (field.amin(1) >= low - slack) & (field.amax(1) <= high + slack)
+    slack = 1e-3 * (high - low)
+    inside = sample.bases.within(a, low - slack, high + slack)
     return 1 - float(inside.float().mean())

@@ -80,8 +80,8 @@ def fit(
     bar : bool
         Show on a terminal what is being done.
     law : str
-        Law of the inputs: `gaussian`, `mixture`, `latent`, or `auto`: the simplest whose score on
-        the validation runs is no worse than the best.
+        Law of the inputs: `gaussian`, `mixture`, `latent`, `bounded`, or `auto`: the simplest whose
+        score on the validation runs is no worse than the best.
 
     Returns
     -------

@@ -314,15 +314,6 @@ class Separate(Given):
         means, covariances = zip(*(law.moments(size, generator) for law in laws), strict=True)
         return torch.cat(means), torch.cat(covariances)
 
-    def cross(self, other: Given) -> Tensor:
-        """Return the covariance (k, q) of another law's coefficients with these, of the only set.
-
-        Samples of both that belong together show it.
-        """
-        both = torch.cat([law.sample(MOMENT_SAMPLES, fixed()).double() for law in (other, self)], 2)
-        count = both.shape[2] - self.mean.shape[-1]
-        return moments_of(both)[1][0, :count, count:]
-
     def each(self, change: Callable[[Given], Given]) -> Given:
         """Return what a change makes of each set's law."""
         return Separate([change(law) for law in self.laws])
@@ -363,6 +354,11 @@ def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
 
 
+def sobol_engine(dimension: int) -> torch.quasirandom.SobolEngine:
+    """Return the source of evenly spread points, scrambled by the seed of repeated calls."""
+    return torch.quasirandom.SobolEngine(dimension, scramble=True, seed=MOMENT_SEED)
+
+
 @lru_cache(maxsize=2)
 def even_normals(size: int, dimension: int) -> Tensor:
     """Return `size` scrambled Sobol points as standard normals (size, dimension), float32.
@@ -371,8 +367,11 @@ def even_normals(size: int, dimension: int) -> Tensor:
     error than with as many independent draws (Owen, SIAM J. Numer. Anal. 34, 1997). Mean and std of
     section 4.1 from 2,048 of them are as near as from 10,000 independent ones.
     """
-    engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=MOMENT_SEED)
-    points = engine.draw(size, dtype=torch.float64).clamp(MIN_FROM_ENDS, 1 - MIN_FROM_ENDS)
+    points = (
+        sobol_engine(dimension)
+        .draw(size, dtype=torch.float64)
+        .clamp(MIN_FROM_ENDS, 1 - MIN_FROM_ENDS)
+    )
     return torch.special.ndtri(points).float()
 
 

@@ -4,7 +4,8 @@
 - `mixture`: Gaussian laws of several sources: clusters, each of random size; kernels of random
   length, variance and smoothness; a law around every run;
 - `latent`: latent Gaussian fields behind a link: cut into classes by thresholds, or mapped to
-  values of any law by a rising map at each point.
+  values of any law by a rising map at each point;
+- `bounded`: a Gaussian field, given that it is within bounds everywhere.
 
 `uqsonet.fitting.choose_law` fits them and chooses.
 """
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from uqsonet.laws.base import InputLaw
     from uqsonet.laws.bases import KarhunenLoeveBases
 
-NAMES = ("gaussian", "mixture", "latent")
+NAMES = ("gaussian", "mixture", "latent", "bounded")
 """Names of the laws, from the simplest to the one that assumes least."""
 
 GONE = {
     "family": "take 'mixture', one of whose sources are kernels of random length",
     "analogue": "take 'mixture', one of whose sources is every run",
     "facies": "take 'mixture', or give the class of each point as an input of its own",
-    "bounded": "take 'latent', whose fields stay within the ends of the inputs",
     "copula": "take 'latent', which has margins of any kind",
     "thresholded": "take 'latent', which has classes for inputs of a few values",
 }

@@ -100,10 +100,6 @@ class InputLaw(ABC):
     separate: ClassVar[bool] = False
     """With sensors of the output an answer takes so long that `fit` compares nothing."""
 
-    whole: ClassVar[bool] = False
-    """Samples are fields beyond what the modes hold: answers about the input take them as they are
-    (`Given.functions`), classes with their jumps and values within their range."""
-
     ends: Tensor | None = None
     """Ends (n, 2) that the transformed field does not leave at each point, where a law has some."""
 

@@ -15,6 +15,7 @@ from uqsonet.gauss.gaussian import GaussianLaw, condition, sensor_noise
 from uqsonet.sensors.sensors import Sensors
 
 BASIS_POINTS = 1 << 15  # points of a basis that are worked on at a time in double precision
+WITHIN_POINTS = 1 << 12  # points at a time where thousands of inputs are compared with bounds
 PASS_ROWS = 1024  # samples in one pass of the perceptron: its states stay in the cache
 MAX_KEPT_BASIS = 1 << 23  # values of the output's basis that are kept for the next question there
 SINGLE_PRECISION = 1e-6  # rounding error of the data, as a share of the field's std
@@ -146,6 +147,16 @@ class KarhunenLoeveBases(nn.Module):
             self._map = (id(factor), factor._version), to, at_mean
         _, to, at_mean = self._map
         return fields.float().to(to.device) @ to - at_mean
+
+    def within(self, a: Tensor, low: float, high: float) -> Tensor:
+        """Return whether inputs of coefficients (n, r) lie between two values at all points."""
+        inside, a = torch.ones(len(a), dtype=torch.bool), a.float()
+        mean, factor = self.input_mean.float().cpu(), self.input_factor.cpu()
+        parts = zip(mean.split(WITHIN_POINTS), factor.split(WITHIN_POINTS), strict=True)
+        for some, modes in parts:
+            field = some + a @ modes.T
+            inside &= (field.amin(1) >= low) & (field.amax(1) <= high)
+        return inside
 
     def at_sensors(self, observations: Sensors) -> tuple[Tensor, Tensor]:
         """Return responses (B, m, r) of sensors to coefficients, and readings (B, m), float64.

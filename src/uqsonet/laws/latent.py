@@ -109,7 +109,7 @@ class LatentLaw(InputLaw):
         "they are too few, or have only one value at some point, or have classes that no cut "
         "Gaussian field has"
     )
-    separate, whole, reads_functionals = True, True, False
+    separate, reads_functionals = True, False
 
     def __init__(self, link: Classes | Margins) -> None:
         self.link, self.ends = link, link.ends

@@ -78,7 +78,7 @@ class KarhunenLoeveNetwork(NetworkConfig):
         description="What the operator leaves over of held-out pairs is part of the law "
         "(`uqsonet.fit` sets it).",
     )
-    law: Literal["gaussian", "mixture", "latent"] = Field(
+    law: Literal["gaussian", "mixture", "latent", "bounded"] = Field(
         default="gaussian",
         description="Law of the input's coefficients (docs/model.md). The operator is trained "
         "without it; `uqsonet.fit` and methods with `law_of` set it.",

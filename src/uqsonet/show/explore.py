@@ -28,7 +28,7 @@ from uqsonet.fields.field import Transform, part_columns
 from uqsonet.fields.layout import as_base64
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import write_text
-from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED
+from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED, sobol_engine
 from uqsonet.operator.model import KarhunenLoeveModel
 
 SMALL = 1 << 20  # arrays of up to this many numbers are written as they are
@@ -139,6 +139,7 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
     return {
         "seed": MOMENT_SEED,
         "draws": MOMENT_SAMPLES,
+        "sobol": network and _sobol(len(straight.T)),
         "straight": {"weight": packed(straight), "offset": packed(offset)},
         "network": network,
         "residual": _residual(model),
@@ -147,6 +148,12 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
         and {k: packed(v) if isinstance(v, Tensor) else v for k, v in exact.items()},
         "fields": [_field(emulator, model, k) for k in range(len(emulator.named_fields))],
     }
+
+
+def _sobol(dimension: int) -> dict[str, Any]:
+    """Return what a page makes the draws behind moments of (`uqsonet.gauss.given.even_normals`)."""
+    engine = sobol_engine(dimension)
+    return {"directions": engine.sobolstate.tolist(), "first": engine.shift.tolist()}
 
 
 def _require_shown(emulator: Any) -> None:
@@ -193,7 +200,7 @@ def _residual(model: KarhunenLoeveModel) -> dict[str, Any] | None:
     else:
         return None
     draws = packed(model.residuals[:RESIDUALS])
-    return {"covariance": packed(covariance), "slopes": slopes, "draws": draws}
+    return {"covariance": in_single(covariance), "slopes": slopes, "draws": draws}
 
 
 def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
