@@ -160,6 +160,7 @@ def fit(
     law: Annotated[str, _help("Law of the inputs; auto chooses by scores on held-out runs.")] = (
         "auto"
     ),
+    drift: Annotated[bool, _help("New fields may have another level and variance.")] = False,
 ) -> None:
     """Learn the operator of some runs.
 
@@ -172,7 +173,9 @@ def fit(
         raise ConfigError(f"{out}: models are saved as .safetensors")
     require_writable(out)
     runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
-    model = learn(runs, sensors=_counts(sensors), noise_std=noise_std, seed=seed, law=law)
+    model = learn(
+        runs, sensors=_counts(sensors), noise_std=noise_std, seed=seed, law=law, drift=drift
+    )
     model.save(out)
     print(model)
     _say_saved(out)

@@ -120,7 +120,7 @@ def cells_of(folder: Path, name: str) -> dict[tuple[str, ...], str]:
     page = (folder / f"{name}.html").read_text().removeprefix("<!doctype html>")
     body = ElementTree.fromstring(page.replace("&nbsp;", "")).find("body")
     assert body is not None
-    for title, root in zip(body.findall("h2"), body.findall("table"), strict=True):
+    for title, root in zip(body.findall("h2"), body.iter("table"), strict=True):
         grid: dict[tuple[int, int], str] = {}
         for i, row in enumerate(root.iter("tr")):
             for cell in row:

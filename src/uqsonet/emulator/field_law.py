@@ -239,34 +239,46 @@ class FieldLaw:
 
     def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
         """Draw functions (B, size, M) at points (M, d)."""
-        left, generator = self.emulator.remainder_at(self.number, x), generator_of(seed)
         samples = torch.empty(len(self.sets), size, len(x), dtype=torch.float64)
-        seeds = [_seed(generator) for _ in range(0, size, DRAWN_TOGETHER)]
-        for part, law, offset, basis in self._laws(x):
-            for first, seed in zip(range(0, size, DRAWN_TOGETHER), seeds, strict=True):
-                some, own = min(DRAWN_TOGETHER, size - first), torch.Generator().manual_seed(seed)
+        for row, some, drawn in self._draws(size, x, seed):
+            samples[row, some] = drawn
+        return samples
+
+    def _draws(self, size: int, x: Tensor, seed: object) -> Iterator[tuple[int, slice, Tensor]]:
+        """Yield some of `size` functions (k, M) of each set, and which set and functions."""
+        left, generator = self.emulator.remainder_at(self.number, x), generator_of(seed)
+        parts = [slice(k, min(k + DRAWN_TOGETHER, size)) for k in range(0, size, DRAWN_TOGETHER)]
+        seeds = [_seed(generator) for _ in parts]
+        for sets, law, offset, basis in self._laws(x):
+            for some, seed in zip(parts, seeds, strict=True):
+                count, own = some.stop - some.start, torch.Generator().manual_seed(seed)
                 if law.functions is not None:
-                    for row, drawn in enumerate(self._functions(law, some, own, x), part.start):
-                        samples[row, first : first + some] = drawn
-                    continue
-                drawn = law.sample(some, own).double()
-                here = samples[part, first : first + some]
-                for one, into in zip(drawn, here, strict=True):
-                    torch.addmm(offset, one, basis.T, out=into)
-                if left is not None:
-                    shape = here.shape[1:]  # sets share random numbers
-                    here += torch.randn(shape, generator=own, dtype=torch.float32) * left
-        return self.field.transform.inverse(self.within(samples))
+                    found, rest = self._functions(law, count, own, x), None
+                else:
+                    c = law.sample(count, own).double()
+                    found, rest = (torch.addmm(offset, one, basis.T) for one in c), left
+                if rest is not None:  # sets share random numbers
+                    rest = torch.randn(count, len(x), generator=own, dtype=torch.float32) * rest
+                for row, drawn in enumerate(found, sets.start):
+                    drawn = drawn if rest is None else drawn.add_(rest)
+                    yield row, some, self.field.transform.inverse(self.within(drawn))
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and std (B, M) of a field from samples."""
+        """Return mean and std (B, M) of a field from samples; those of the last points are kept."""
+        key = "sampled", self.number
+        if key in self._kept and torch.equal(self._kept[key][0], x):
+            return self._kept[key][1:]
         # Fields of latent ones are known by so many samples, each worked out when it is drawn.
         linear, size = self.field.transform.linear, MOMENT_SAMPLES
-        parts, size = [], size // 4 if linear and self.jointly else size
-        for some in x.split(max(1, VALUES // size)):
-            drawn = self.sample(size, some, 0)
-            parts.append((drawn.mean(1), drawn.std(1)))
-        mean, std = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        size = size // 4 if linear and self.jointly else size
+        mean, std = torch.empty(2, len(self.sets), len(x), dtype=torch.float64)
+        step = max(1, VALUES // size)
+        for first in range(0, len(x), step):
+            here = slice(first, first + step)
+            for row, _, drawn in self._draws(size, x[here], 0):
+                mean[row, here], std[row, here] = drawn.mean(0), drawn.std(0)
+        if mean.numel() <= MAX_KEPT_MOMENTS:
+            self._kept[key] = x, mean, std
         return mean, std
 
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:

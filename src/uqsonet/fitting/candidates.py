@@ -16,6 +16,7 @@ from torch import Tensor
 from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
+from uqsonet.fitting.comparison import preferable
 from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan
 from uqsonet.fitting.stand_ins import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
@@ -32,6 +33,7 @@ from uqsonet.runs.runs import (
     may_log,
     named_fields,
     output_transforms,
+    proposed_transform,
     rows_of,
 )
 
@@ -271,16 +273,20 @@ def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> tuple[Cand
 
 
 def _transforms(field: FieldRuns) -> list[str]:
-    """Return the transforms of an input to try."""
+    """Return the transforms of an input to try; the first is the one that its values propose."""
     if field.transform:
         return [field.transform]
-    return ["log", "identity"] if may_log(field) else ["identity"]
+    likely = proposed_transform(field)
+    return sorted(["identity", "log"], key=likely.__ne__) if may_log(field) else [likely]
 
 
 def choose_linear(
     runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
 ) -> tuple[EncodedRuns, Candidate, Candidate, list[dict[str, Any]]]:
     """Return runs with the transforms whose linear models score best, and all scores.
+
+    Transforms come in an order, and a later one is taken if it is better by more than is tolerated
+    (`uqsonet.fitting.comparison`): under a logarithm answers have no closed form.
 
     Of these models the second is the one to take and the third the largest.
     """
@@ -292,7 +298,7 @@ def choose_linear(
         nonlocal best
         data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed, like)
         found = _best_of_sizes(data, tried)
-        if best is None or best[1].score > found[0].score:
+        if best is None or preferable(*(one.scores.mean(0)[None] for one in (found[0], best[1]))):
             best = data, *found
 
     options = [_transforms(field) for field in runs.inputs.values()]

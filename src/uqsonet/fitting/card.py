@@ -156,7 +156,7 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
     texts = ["It answers inside the boxes of its fields, for functions like those of its runs."]
-    flagged = False
+    recipe, flagged = card.get("recipe", {}), False
     for one in description.fields:
         if one.side == "input" and one.distance > one.chance:
             flagged = True
@@ -164,7 +164,12 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
                 f"The coefficients of {one.name} are not Gaussian (Kolmogorov distance "
                 f"{one.distance:.3f}, chance {one.chance:.3f}). {_law_text(card)}"
             )
-    if not flagged and card.get("recipe", {}).get("law", "gaussian") != "gaussian":
+    if recipe.get("drift"):
+        texts.append(
+            "New inputs may have another level and variance than the runs: readings find them. "
+            "No runs are like these, so none calibrates and there are no conformal bands."
+        )
+    elif not flagged and recipe.get("law", "gaussian") != "gaussian":
         texts.append(_law_text(card))
     texts += _answer_texts(card)
     rows = {(r["method"], r["field"], r["sensors"]): r for r in card.get("scores", [])}
@@ -173,12 +178,12 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
         if method == "uqsonet" and free and row["crps"] > 0.98 * free["crps"]:
             texts.append(f"{count} sensors tell almost nothing about {field}.")
     calibration = card.get("data", {}).get("calibration", 0)
-    if not calibration:
+    if not calibration and not recipe.get("drift"):
         texts.append(
             "It has no calibration runs, as runs were few: there are no conformal bands, and plain "
             "ones rest on the errors of runs that were left out in turn."
         )
-    elif calibration < 50:
+    elif 0 < calibration < 50:
         texts.append(
             f"It has {calibration} calibration runs: conformal bands go up to a level of "
             f"{calibration / (calibration + 1):.2f} and are rough."

@@ -44,7 +44,7 @@ from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, memory_text
+from uqsonet.runs.runs import Runs, Split, memory_text
 from uqsonet.runs.soundness import sound_split, without_rounding
 from uqsonet.show.terminal import never_silent
 
@@ -62,6 +62,7 @@ def fit(
     seed: int = 0,
     bar: bool = True,
     law: str = "auto",
+    drift: bool = False,
 ) -> Emulator:
     """Learn the operator of some runs, with bands that contain what they promise.
 
@@ -82,6 +83,11 @@ def fit(
     law : str
         Law of the inputs: `gaussian`, `mixture`, `latent`, `bounded`, or `auto`: the simplest whose
         score on the validation runs is no worse than the best.
+    drift : bool
+        New fields may have another level and another variance than the runs, as in another decade
+        or on another machine: readings find them (`uqsonet.fitting.drift`). The law is Gaussian but
+        for these, and the model itself answers. All runs are learned from and none calibrates, as
+        new ones are not like them.
 
     Returns
     -------
@@ -98,18 +104,31 @@ def fit(
     with never_silent("fit", bar):
         _require_arguments(runs, noise_std)
         require_law(law)
+        if drift and law not in ("auto", "gaussian"):
+            raise ConfigError(f"drift=True is for the law 'gaussian', found law={law!r}")
         LOG.info("%s: %s", runs.name, memory_text(runs))
         runs, split = sound_split(runs, seed)
         runs = without_rounding(runs)
+        if drift:
+            nothing, training = split.calibration[:0], (split.training, split.calibration)
+            split = Split(np.concatenate(training), split.validation, nothing)
         data, best, largest, tried = choose_linear(runs, split, sensors, noise_std, seed)
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
-        choice = choose(list(zip(data.folds(), best.models, strict=True)), law)
+        if drift:
+            choice = Choice([], [], 0, {})
+        else:
+            choice = choose(list(zip(data.folds(), best.models, strict=True)), law)
         every = data.part("training", "validation")
         final = linear_model(every, **_size(best.model.config))
         if best.lengths:
             use_kernel(final, every, best.lengths)
-        refit(final, best.model.law, every, seed, data.noise_levels())
+        if drift:
+            from uqsonet.fitting.drift import with_levels  # deferred: few fits need mixtures
+
+            final = with_levels(final, data.inputs, data.outputs)
+        else:
+            refit(final, best.model.law, every, seed, data.noise_levels())
         recipe = {
             "branch": _branch(best),
             **_size(final.config),
@@ -122,6 +141,7 @@ def fit(
             "answers": choice.rows,
         }
         recipe |= {"nearest": choice.nearest} if choice.nearest else {}
+        recipe |= {"drift": True} if drift else {}
         return _emulator(runs, data, best, final, every, recipe, choice)
 
 
@@ -202,6 +222,11 @@ def _emulator(
     """Return the final model with its band, baselines, calibration runs and card."""
     splits = zip(data.folds(), best.models, strict=True)
     remainder = widen_band(final, [(one.part("validation"), model) for one, model in splits])
+    if recipe.get("drift"):  # what modes leave out of new runs is a part of it
+        from uqsonet.fitting.drift import law_of_levels
+
+        final.use_law(law_of_levels(final.bases, data.inputs))
+        recipe["law"] = final.config.law
     if choice.nearest:
         held = data.part("validation")
         take_nearest(final, held, range(held.size), choice.nearest, best.model)
