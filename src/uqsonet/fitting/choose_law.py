@@ -180,7 +180,10 @@ def input_sample(
         fields[:, part] = values
         seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
         left += (values - seen).square().sum(1)
-    return InputSample(bases, fields, a, (left / inputs.shape[1]).sqrt(), noise_std)
+    left = left / inputs.shape[1]
+    # Nearly as many modes as inputs leave less of these than of others.
+    left += (float(bases.input_remainder) ** 2 - left.mean()).clamp_min(0)
+    return InputSample(bases, fields, a, left.sqrt(), noise_std)
 
 
 def _prior(model: KarhunenLoeveModel) -> Given:

@@ -127,6 +127,13 @@ def fit(
             from uqsonet.fitting.drift import with_levels  # deferred: few fits need mixtures
 
             final = with_levels(final, data.inputs, data.outputs)
+        splits = zip(data.folds(), best.models, strict=True)
+        left = widen_band(final, [(one.part("validation"), model) for one, model in splits])
+        # Laws count what modes leave out of runs that were held out as noise of readings.
+        if drift:
+            from uqsonet.fitting.drift import law_of_levels
+
+            final.use_law(law_of_levels(final.bases, data.inputs))
         else:
             refit(final, best.model.law, every, seed, data.noise_levels())
         recipe = {
@@ -142,7 +149,7 @@ def fit(
         }
         recipe |= {"nearest": choice.nearest} if choice.nearest else {}
         recipe |= {"drift": True} if drift else {}
-        return _emulator(runs, data, best, final, every, recipe, choice)
+        return _emulator(runs, data, best, final, every, recipe, choice, left)
 
 
 def _require_arguments(runs: object, noise_std: object) -> None:
@@ -217,16 +224,9 @@ def _size(network: KarhunenLoeveNetwork) -> dict[str, int]:
 
 def _emulator(
     runs: Runs, data: EncodedRuns, best: Candidate, final: KarhunenLoeveModel, every: Functions,
-    recipe: dict[str, Any], choice: Choice,
+    recipe: dict[str, Any], choice: Choice, remainder: Tensor,
 ) -> Emulator:  # fmt: skip
     """Return the final model with its band, baselines, calibration runs and card."""
-    splits = zip(data.folds(), best.models, strict=True)
-    remainder = widen_band(final, [(one.part("validation"), model) for one, model in splits])
-    if recipe.get("drift"):  # what modes leave out of new runs is a part of it
-        from uqsonet.fitting.drift import law_of_levels
-
-        final.use_law(law_of_levels(final.bases, data.inputs))
-        recipe["law"] = final.config.law
     if choice.nearest:
         held = data.part("validation")
         take_nearest(final, held, range(held.size), choice.nearest, best.model)

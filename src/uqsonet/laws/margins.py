@@ -42,6 +42,7 @@ from uqsonet.laws.truncated import MIN_LATENT_VARIANCE, Choices, Told
 
 MIN_INPUTS = 50  # training inputs whose margins are estimated
 MAX_MODES = 256  # modes of a latent field without atoms
+HELD_SHARE = 5  # one of so many inputs shows what modes leave out of new ones
 LINEAR = 0.05  # noise of a latent value up to which its map counts as linear, in its std
 MIN_READING_NOISE = 1e-6  # least noise of a reading, as a share of the range of the field
 REACH = 6.0  # distance of a reading from values that it may stand for, in std of its noise
@@ -129,7 +130,7 @@ class Margins:
             return cls(maps, latent, torch.zeros((), dtype=torch.float64))
         count = min(len(fields) - 1, fields.shape[1], MAX_MODES)
         modes = empirical_modes(RowBlocks.of(scores), count, "modes")
-        remainder = torch.tensor(modes.remainder, dtype=torch.float64)
+        remainder = _left_out(scores, count).clamp_min(modes.remainder)
         factor = unit(modes.vectors * modes.std).float().contiguous()
         return cls(maps, LowRank(factor), remainder)
 
@@ -189,6 +190,15 @@ class Margins:
         if not rises or any(t.shape[1] != 2 or bool((t.diff() <= 0).any()) for t in pairs):
             raise ValueError("knots, quantiles, and pairs of cuts and limits must rise")
         return cls(maps, latent_of(domain, tensors, ""), tensors["remainder"])
+
+
+def _left_out(scores: Tensor, count: int) -> Tensor:
+    """Return what modes of most scores (N, n) leave of the others, root mean square."""
+    held, rest = scores.tensor_split([len(scores) // HELD_SHARE])
+    modes = empirical_modes(RowBlocks.of(rest), min(count, len(rest) - 1), "modes")
+    left = held.double() - modes.mean
+    left -= left @ modes.vectors @ modes.vectors.T
+    return left.square().mean().sqrt()
 
 
 def latent_of_scores(domain: Domain, scores: Tensor, cuts: Tensor) -> LatentField | None:
