@@ -22,7 +22,7 @@ import xarray as xr
 from scipy.stats import norm
 
 import uqsonet
-from benchmarks.people import BASELINES, LAYOUTS, normal_crps
+from benchmarks.people import BASELINES, LAYOUTS, inside, normal_crps
 from benchmarks.people_data import box
 
 COUNTS = 5, 20, 60  # numbers of sensors
@@ -32,8 +32,8 @@ def scores(mean: np.ndarray, std: np.ndarray, truth: np.ndarray) -> dict[str, fl
     """Return CRPS and the shares in bands of 50 and 90 % of normal laws (B, M)."""
     found = {"crps": float(normal_crps(mean, std, truth).mean())}
     for level in (0.5, 0.9):
-        inside = np.abs(truth - mean) < norm.ppf((1 + level) / 2) * std
-        found[f"held_{100 * level:.0f}"] = float(inside.mean())
+        wide = norm.ppf((1 + level) / 2) * std
+        found[f"held_{100 * level:.0f}"] = float(inside(mean - wide, mean + wide, truth).mean())
     return found
 
 

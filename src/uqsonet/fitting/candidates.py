@@ -277,7 +277,8 @@ def _transforms(field: FieldRuns) -> list[str]:
     if field.transform:
         return [field.transform]
     likely = proposed_transform(field)
-    return sorted(["identity", "log"], key=likely.__ne__) if may_log(field) else [likely]
+    other = "identity" if likely == "log" else "log"
+    return [likely, other] if may_log(field) else [likely]
 
 
 def choose_linear(

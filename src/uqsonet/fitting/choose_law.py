@@ -106,6 +106,7 @@ def equip(
             names = ("gaussian",)
     rows: dict[str, dict[str, Any]] = {}
     models: dict[str, KarhunenLoeveModel] = {}
+    normal: dict[str, bool] = {}  # single values are, or nearly so
     for name in names:
         start = time.monotonic()
         one = None if name == "gaussian" else law_class(name).fit(sample, seed)
@@ -118,7 +119,9 @@ def equip(
         row = {f"crps_{m}": float(mean) for m, mean in zip(counts, means[0], strict=True)}
         for level, shares in zip(LEVELS, means[1:], strict=True):
             row[f"held_{100 * level:.0f}"] = float(shares.mean())
-        row |= {"outside": _outside(_prior(models[name]), sample, seed), "distance": distance}
+        prior = _prior(models[name])
+        normal[name] = prior.functions is None
+        row |= {"outside": _outside(prior, sample, seed), "distance": distance}
         row |= {"chance": chance, "values": max(single, rough)}
         rows[name] = {"law": name, "seconds": seconds, **row}
     if not rows:
@@ -126,8 +129,7 @@ def equip(
         raise ConfigError(f"law {law!r} does not fit these inputs: {why}")
 
     def contradicted(name: str) -> tuple[bool, bool]:
-        normal = _prior(models[name]).functions is None
-        return rows[name]["outside"] > limit, single > allowed and normal
+        return rows[name]["outside"] > limit, single > allowed and normal[name]
 
     taken, _ = compared.taken(sorted(rows, key=contradicted))
     best = min(rows, key=lambda name: float(compared.relative()[name][0].mean()))

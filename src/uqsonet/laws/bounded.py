@@ -38,22 +38,6 @@ MIN_OUTSIDE = 0.05  # share of the plain Gaussian's draws outside, or the law do
 MAX_TRIES = 64  # draws per sample; after these, Hamiltonian Monte Carlo is used instead
 
 
-def accepted(
-    draw: Callable[[int], Tensor], holds: Callable[[Tensor], Tensor], size: int, tries: int
-) -> tuple[Tensor, float]:
-    """Return draws (k, r) that hold, k >= `size` unless so many `tries` are over, and their share.
-
-    `draw` maps a number to as many draws (n, r), `holds` draws to whether they count.
-    """
-    kept: list[Tensor] = []
-    inside = tried = 0
-    while inside < size and tried < tries:
-        a = draw(size)
-        kept.append(a[holds(a)])
-        inside, tried = inside + len(kept[-1]), tried + len(a)
-    return torch.cat(kept) if kept else torch.empty(0), inside / max(1, tried)
-
-
 def covariance_of(a: Tensor) -> Tensor:
     """Return the covariance (r, r) of draws (n, r)."""
     left = a - a.mean(0)
@@ -77,13 +61,13 @@ class BoundedGiven(Given):
 
     def sample(self, size: int, generator: torch.Generator) -> Tensor:
         """Return coefficients of fields within the bounds, by rejection if possible."""
-        law = self._law
 
-        def draw(count: int) -> Tensor:
-            z = torch.randn(count, len(law.mean), generator=generator, dtype=torch.float64)
-            return law.mean + self._gaussian.coordinates(z) @ law.root
+        def white(count: int) -> Tensor:
+            shape = count, len(self._law.mean)
+            z = torch.randn(shape, generator=generator, dtype=torch.float64)
+            return self._gaussian.coordinates(z)
 
-        found, _ = accepted(draw, lambda a: law.holds(self._bases, a), size, MAX_TRIES * size)
+        found, _ = self._law.accepted(self._bases, white, size, MAX_TRIES * size)
         if len(found) >= size:
             return found[None, :size].float()
         return self._by_chains(size, generator)[None]
@@ -138,18 +122,15 @@ class BoundedLaw(InputLaw):
         a, bases = sample.coefficients, sample.bases
         data_mean, data_covariance = a.mean(0), covariance_of(a)
         mean, covariance = data_mean.clone(), data_covariance.clone()
+
+        def white(count: int) -> Tensor:
+            shape = count, a.shape[1]
+            return torch.randn(shape, generator=generator, dtype=torch.float64)
+
         for step in range(EM_STEPS):
             law = cls(lower, upper, mean, covariance_root(covariance))
-
-            def draw(count: int, law: Self = law) -> Tensor:
-                z = torch.randn(count, a.shape[1], generator=generator, dtype=torch.float64)
-                return law.mean + z @ law.root
-
-            def holds(a: Tensor, law: Self = law) -> Tensor:
-                return law.holds(bases, a)
-
             tries = EM_DRAWS if step == 0 else int(EM_DRAWS / MIN_INSIDE)
-            inside, share = accepted(draw, holds, EM_DRAWS, tries)
+            inside, share = law.accepted(bases, white, EM_DRAWS, tries)
             if share < MIN_INSIDE or (step == 0 and share > 1 - MIN_OUTSIDE):
                 return None
             # Longer steps at first: expectation maximisation is slow where few draws are within.
@@ -166,9 +147,21 @@ class BoundedLaw(InputLaw):
             return None
         return Separate([BoundedGiven(self, bases, sensors.alone(b)) for b in range(len(sensors))])
 
-    def holds(self, bases: KarhunenLoeveBases, a: Tensor) -> Tensor:
-        """Return whether fields of coefficients (n, r) are within the bounds everywhere."""
-        return bases.within(a, float(self.lower), float(self.upper))
+    def accepted(
+        self, bases: KarhunenLoeveBases, white: Callable[[int], Tensor], size: int, tries: int
+    ) -> tuple[Tensor, float]:
+        """Return draws (k, r) within the bounds everywhere, and their share of all draws.
+
+        There are at least `size`, unless so many `tries` are over. `white` maps a number to as many
+        draws (n, r) in the coordinates of `root`.
+        """
+        kept: list[Tensor] = []
+        inside = tried = 0
+        while inside < size and tried < tries:
+            a = self.mean + white(size) @ self.root
+            kept.append(a[bases.within(a, float(self.lower), float(self.upper))])
+            inside, tried = inside + len(kept[-1]), tried + len(a)
+        return torch.cat(kept) if kept else torch.empty(0), inside / max(1, tried)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return bounds, and mean and root of the Gaussian."""
