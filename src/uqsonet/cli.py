@@ -6,7 +6,7 @@ Other packages add commands of their own (entry points of the group ``uqsonet.co
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -104,12 +104,21 @@ Groups = Annotated[
     str | None, _help("Array of the file with a label for each run: labels go together.")
 ]
 Model = Annotated[str, Argument(help="A file, or the name of an operator of the package.")]
-Counts = Annotated[str | None, _help("Numbers of sensors to expect.", "3,10,30")]
-Tried = Annotated[str | None, _help("Numbers of sensors to try, such as 5,12,50.", "the model's")]
+Counts = Annotated[
+    str | None,
+    _help("Numbers of sensors to expect, or a CSV of their places: x[,y[,z]].", "3,10,30"),
+]
+Tried = Annotated[
+    str | None,
+    _help("Numbers of sensors to try, such as 5,12,50, or a CSV of places.", "the model's"),
+]
+Reads = Annotated[str | None, _help("Field that these sensors read; it may be an output.")]
 Picture = Annotated[Path | None, _help("File for a picture: .png, .pdf or .svg.")]
 
 Answered = Annotated[str | None, _help("Field to answer; it may be an input.", "the output")]
-Noise = Annotated[float | None, _help("Noise of the sensors (std).", "the model's")]
+Noise = Annotated[
+    str | None, _help("Noise of the sensors (std): 0.1, or by field k=0.1,u=5.", "the model's")
+]
 
 
 @command
@@ -147,9 +156,10 @@ def fit(
     output: Output,
     out: Annotated[Path, _out("File for the model: .safetensors.")],
     sensors: Counts = None,
+    field: Reads = None,
     noise_std: Annotated[
-        float, _help("Noise to expect of sensors (std; under log the relative error).")
-    ] = 0.0,
+        str, _help("Noise to expect (std; under log relative): 0.1, or by field k=0.1,u=5.")
+    ] = "0",
     seed: Annotated[int, _help("Seed of the split and the layouts.")] = 0,
     transform: Transforms = None,
     missing: Missing = "error",
@@ -173,8 +183,10 @@ def fit(
         raise ConfigError(f"{out}: models are saved as .safetensors")
     require_writable(out)
     runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
+    fields = {**runs.inputs, **runs.outputs}
+    places = _places(sensors, field, fields, len(runs.inputs))
     model = learn(
-        runs, sensors=_counts(sensors), noise_std=noise_std, seed=seed, law=law, drift=drift
+        runs, sensors=places, noise_std=_noise(noise_std), seed=seed, law=law, drift=drift
     )
     model.save(out)
     print(model)
@@ -216,7 +228,7 @@ def predict(
     if band not in kinds:
         raise ConfigError(f"--band {band!r} is unknown; there are conformal, plain and whole")
     emulator = load(model)
-    posterior = emulator.condition(sensors, noise_std=noise_std)
+    posterior = emulator.condition(sensors, noise_std=_noise(noise_std))
     if field is not None:
         posterior = posterior[field]
     elif len(emulator.outputs) > 1:
@@ -293,9 +305,8 @@ def validate(
     sensors: Tried = None,
     out: Annotated[Path | None, _out("File for a page with pictures: .html.")] = None,
     csv: Annotated[Path | None, Option("--csv", help="File for the table: .csv.")] = None,
-    noise_std: Annotated[
-        float | None, _help("Noise that the sensors get (std).", "the model's")
-    ] = None,
+    field: Reads = None,
+    noise_std: Noise = None,
     seed: Annotated[int, _help("Seed of the layouts and of the noise.")] = 0,
     missing: Missing = "error",
     run: RunDimension = None,
@@ -311,7 +322,9 @@ def validate(
     emulator = load(model)
     ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
     runs = _runs(file, ins, outs, None, missing, run)
-    report = emulator.validate(runs, _counts(sensors), noise_std=noise_std, seed=seed)
+    fields = {one.name: one for one in emulator.named_fields}
+    places = _places(sensors, field, fields, len(emulator.inputs))
+    report = emulator.validate(runs, places, noise_std=_noise(noise_std), seed=seed)
     if out is not None:
         report.save(out)
     if csv is not None:
@@ -377,12 +390,45 @@ def _say_saved(*paths: Path | None) -> None:
             console.print(f"saved: {path}", highlight=False)
 
 
-def _counts(text: str | None) -> list[int] | None:
-    """Return numbers of sensors that are separated by commas."""
+def _places(text: str | None, name: str | None, fields: Mapping[str, Any], inputs: int) -> object:
+    """Return numbers of sensors that are separated by commas, or places from a CSV, by field.
+
+    Fields (with a `domain` each) are inputs first.
+    """
+    if text is None:
+        if name is not None:
+            raise ConfigError(f"--field {name}: how many sensors read it? Say so with --sensors")
+        return None
+    if text.lower().endswith(".csv"):
+        from uqsonet.sensors.tables import read_points
+
+        if name is None and inputs > 1:
+            raise ConfigError(f"--sensors {text}: say with --field which field they read")
+        one = fields.get(name) if name is not None else next(iter(fields.values()))
+        if one is None:
+            raise ConfigError(f"--field {name!r} is unknown; there are {', '.join(fields)}")
+        found: object = read_points(Path(text), one)
+    else:
+        try:
+            found = [int(part) for part in text.split(",")]
+        except ValueError:
+            raise ConfigError(
+                f"--sensors: whole numbers such as 5,12,50, or a .csv, found {text!r}"
+            ) from None
+    return found if name is None else {name: found}
+
+
+def _noise(text: str | None) -> object:
+    """Return noise that is one number, or one by field: k=0.1,u=5."""
+    if text is None:
+        return None
     try:
-        return None if text is None else [int(part) for part in text.split(",")]
+        if "=" not in text:
+            return float(text)
+        pairs = [part.partition("=") for part in text.split(",")]
+        return {name.strip(): float(level) for name, _, level in pairs}
     except ValueError:
-        raise ConfigError(f"--sensors: whole numbers such as 5,12,50, found {text!r}") from None
+        raise ConfigError(f"--noise-std: 0.1, or by field k=0.1,u=5, found {text!r}") from None
 
 
 def main() -> None:

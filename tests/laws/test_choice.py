@@ -50,7 +50,9 @@ def chosen(
     }
     training, held = functions_of(kappa[HELD:]), functions_of(kappa[:HELD])
     compared = Comparison([held_pairs(held, noise, layouts, seed)], seed)
-    return model, equip(model, law, training, compared, noise_std=noise, seed=seed)
+    return model, equip(
+        [model], NAMES if law == "auto" else [law], [training], compared, noise_std=noise, seed=seed
+    )
 
 
 def by_law(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -82,23 +82,36 @@ def test_a_number_of_two_kinds_is_an_input(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(model.condition([0.5], k[:1]).mean(), u[0], atol=1e-4)
 
 
-@given(size=st.integers(20, 5000), seed=st.integers(0, 1000))
-def test_parts_of_the_runs(size: int, seed: int) -> None:
-    split, again = (split_runs(size, seed) for _ in range(2))
+@given(size=st.integers(200, 5000), seed=st.integers(0, 1000))
+def test_parts_of_many_runs(size: int, seed: int) -> None:
+    (split,), (again,) = (split_runs(size, seed) for _ in range(2))
     parts = split.training, split.validation, split.calibration
     assert sorted(np.concatenate(parts).tolist()) == list(range(size))
-    assert 4 <= len(split.validation) <= 500
-    assert min(10, size // 4) <= len(split.calibration) <= 200
+    assert 34 <= len(split.validation) <= 500
+    assert 30 <= len(split.calibration) <= 200
     assert len(split.training) >= size / 2
     assert all(np.array_equal(getattr(split, k), getattr(again, k)) for k in vars(split))
 
 
+@given(size=st.integers(8, 199), share=st.integers(1, 4), seed=st.integers(0, 1000))
+def test_few_runs_are_held_out_in_turn_with_their_groups(size: int, share: int, seed: int) -> None:
+    groups = np.random.default_rng(seed).permutation(np.arange(size) // share)
+    splits = split_runs(size, seed, groups)
+    assert 4 <= len(splits) <= 6 or len(set(groups)) < 8
+    assert sorted(np.concatenate([one.validation for one in splits])) == list(range(size))
+    calibrating = np.concatenate([one.calibration for one in splits])
+    assert sorted(groups[calibrating]) == sorted(set(groups)), "one run of each group"
+    for one in splits:
+        assert not set(groups[one.training]) & set(groups[one.validation])
+        assert set(one.calibration) <= set(one.validation)
+
+
 def test_calibration_runs_have_no_influence_on_the_operator() -> None:
     """Otherwise bands would hold less than they promise."""
-    a = smooth(150)
+    a = smooth(220)
     u = np.cumsum(a, 1)
     changed = u.copy()
-    changed[split_runs(150, 0).calibration] = 0.0
+    changed[split_runs(220, 0)[0].calibration] = 0.0
     model, other = fit(a, u), fit(a, changed)
     one, two = (m.condition(LINE[[2, 7]], [0.3, -0.1]) for m in (model, other))
     assert model.outputs[0].scale != other.outputs[0].scale  # units alone

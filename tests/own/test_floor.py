@@ -235,15 +235,18 @@ def test_few_runs_have_an_answer(size: int) -> None:
     runs = uqsonet.Runs({"a": a}, {"u": bent(a)})
     few = uqsonet.fit(runs, sensors=[5], bar=False)
     assert few.card["recipe"]["law"] == "gaussian"
+    assert few.card["data"] == dict.fromkeys(("training", "validation", "calibration"), size) | {
+        "runs": size
+    }
     fresh = smooth(100, 6)
     answer, truth = quiet(few, *read(fresh, 5)), bent(fresh)
     lower, upper = answer.band(0.8, kind="plain")
     assert 0.55 < float(((truth >= lower) & (truth <= upper)).mean()) < 0.98
-    assert (few.calibration is None) == (size < 20)
-    if few.calibration is None:
-        assert "no calibration runs, as runs were few" in str(few)
-        with pytest.raises(ObservationError, match="kind='plain'"):
-            answer.band(0.8, kind="conformal")
+    lower, upper = answer.band(0.8)
+    held = float(((truth >= lower) & (truth <= upper)).mean())
+    assert 0.8 - 3 * (0.16 / size) ** 0.5 < held < 0.98
+    with pytest.raises(ObservationError, match=f"this model has {size}"):
+        answer.band(0.99)
 
 
 def test_too_few_runs_are_refused() -> None:
@@ -255,15 +258,13 @@ def test_few_runs_all_validate_once() -> None:
     from uqsonet.fitting.candidates import EncodedRuns
 
     runs = uqsonet.Runs({"a": smooth(33)})
-    split = split_runs(33, 0)
-    data = EncodedRuns.of(runs, {"a": "identity"}, split, [3], 0.0, 0)
-    folds = data.folds()
-    np.testing.assert_array_equal(folds[0].split.validation, split.validation)
-    held = np.concatenate([one.split.validation for one in folds])
-    assert sorted(held) == sorted([*split.training, *split.validation])
+    data = EncodedRuns.of(runs, {"a": "identity"}, split_runs(33, 0), [3], 0.0, 0)
+    folds = [one.split for one in data.folds()]
+    assert len(folds) == 5
+    assert sorted(np.concatenate([one.validation for one in folds])) == list(range(33))
     for one in folds:
-        assert not set(one.split.validation) & set(one.split.training)
-        np.testing.assert_array_equal(one.split.calibration, split.calibration)
+        assert sorted([*one.validation, *one.training]) == list(range(33))
+        np.testing.assert_array_equal(one.calibration, one.validation)
 
 
 def test_a_field_from_sensors_of_itself() -> None:

@@ -293,13 +293,13 @@ def test_values_that_differ_by_rounding_alone_are_made_equal() -> None:
 
 
 def test_groups_and_copies_never_stand_on_both_sides() -> None:
-    labels = np.repeat(np.arange(30), 5)
-    split = split_runs(150, 0, labels)
+    labels = np.repeat(np.arange(45), 5)
+    (split,) = split_runs(225, 0, labels)
     sides = [set(labels[part]) for part in (split.training, split.validation, split.calibration)]
     assert not sides[0] & sides[1] and not (sides[0] | sides[1]) & sides[2]
     assert len(set(labels[split.calibration])) == len(split.calibration)
-    k = np.tile(waves(40, np.linspace(0, 1, 12)), (5, 1))
-    parts = uqsonet.Runs({"k": k}, {"u": 2 * k}).split(1)
+    k = np.tile(waves(45, np.linspace(0, 1, 12)), (5, 1))
+    (parts,) = uqsonet.Runs({"k": k}, {"u": 2 * k}).splits(1)
     held = {k[n].tobytes() for n in parts.calibration}
     assert not held & {k[n].tobytes() for n in parts.training}
 

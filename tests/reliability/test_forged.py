@@ -43,7 +43,7 @@ def many_factored(meta: Meta, arrays: Arrays) -> None:
 
 
 GRID = {"lower": [0], "upper": [1], "shape": [99], "periodic": False}
-KEPT = "emulator/calibration/"
+KEPT = "emulator/calibration/0/"
 FORGED: dict[str, list[tuple[str, Change]]] = {
     "f.h5": [("has no array 'test/u'", lambda m, a: a.pop("test/u"))],
     "s.h5": [("has no array 'test/3'", lambda m, a: a.pop("test/3"))],
@@ -63,8 +63,14 @@ FORGED: dict[str, list[tuple[str, Change]]] = {
     ],
     "m.safetensors": [
         ("are not from 0 to 40", array(f"{KEPT}columns", lambda t: t - 99)),
-        ("(14, 41), expected (7, 41)", array(f"{KEPT}outputs", lambda t: t.repeat(2, 0))),
+        ("have shapes", array(f"{KEPT}outputs", lambda t: t.repeat(2, 0))),
         ("(40,), expected (41,)", array("emulator/remainder", lambda t: t[:-1])),
+        (
+            "is of other fields",
+            lambda m, a: m["emulator"]["calibration"][0]["emulator"].update(
+                inputs=[m["emulator"]["inputs"][0] | {"scale": 2.0}]
+            ),
+        ),
         ("have other points", lambda m, a: m["emulator"]["inputs"][0].update(grid=GRID)),
         ("scale 0", lambda m, a: m["emulator"]["inputs"][0].update(scale=0.0)),
         ("the card of this model cannot be read", lambda m, a: m.update(card={"scores": "x"})),

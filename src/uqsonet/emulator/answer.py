@@ -214,7 +214,9 @@ class FieldPosterior:
         kind : {"conformal", "plain"}, optional
             ``plain`` is the central band of the law. ``conformal`` widens or narrows it about the
             median by a factor that calibration runs, observed with the same sensors, ask for. By
-            default conformal where the model has calibration runs.
+            default conformal where the model has calibration runs; plain with a likelihood, and
+            where sensors of outputs are answered by weighted samples, as a conformal band then
+            takes as many answers as there are calibration runs.
         whole : bool
             The band holds the whole function, rather than a single point, with that probability.
             It needs calibration runs.
@@ -228,7 +230,8 @@ class FieldPosterior:
         -----
         The conformal band holds at least `level` whatever the law of the data, for a finite number
         of calibration runs: the expected share of the field's points that it holds, or with `whole`
-        the probability that it holds all of them (of those kept for calibration, at most 400). The
+        the probability that it holds all of them (of those kept for calibration, at most 400, and
+        without those where it has less than a hundredth of its largest width, as at a sensor). The
         condition is that the new function and the calibration runs are exchangeable, and that
         sensor places were chosen without looking at the function. The probability is over new
         functions and calibration runs, not given the values that the sensors read.
@@ -237,7 +240,7 @@ class FieldPosterior:
         if q.ndim or not 0 < float(q) < 1:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)
-        kind = _band_kind(kind, whole, self._law.jointly, self._emulator.calibration is not None)
+        kind = _band_kind(kind, whole, self.law, bool(self._emulator.calibration))
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
         plain = self.law.quantiles(ends, self._points(points), BAND_SAMPLES, seed)
         if kind == "conformal":
@@ -293,16 +296,15 @@ class FieldPosterior:
         return draw(self, path, level, title, truth)
 
 
-def _band_kind(kind: Kind | None, whole: bool, jointly: bool, calibrated: bool) -> Kind:
+def _band_kind(kind: Kind | None, whole: bool, law: FieldLaw, calibrated: bool) -> Kind:
     """Return the kind of band that is meant; refuse one that there is not."""
     if kind not in (None, "conformal", "plain"):
         raise ObservationError(f"kind {kind!r} is unknown; there are conformal and plain")
-    if jointly:
+    if law.likelihood is not None:
         if kind == "conformal" or whole:
             raise ObservationError(
-                "calibration runs are observed with sensors of inputs and Gaussian noise: "
-                "given sensors of outputs, or a likelihood, there are bands of kind='plain' "
-                "alone"
+                "calibration runs are observed with Gaussian noise: given a likelihood there are "
+                "bands of kind='plain' alone"
             )
         return "plain"
     if (kind == "conformal" or whole) and not calibrated:
@@ -312,7 +314,9 @@ def _band_kind(kind: Kind | None, whole: bool, jointly: bool, calibrated: bool) 
         )
     if whole and kind == "plain":
         raise ObservationError("a band of whole functions is conformal; leave out kind='plain'")
-    return kind or ("conformal" if calibrated else "plain")
+    # Where samples answer sensors of outputs, those of all calibration runs would take minutes.
+    quick = kind or whole or not bool(law.effective_size().isfinite().any())
+    return kind or ("conformal" if calibrated and quick else "plain")
 
 
 def _as_kind(result: Tensor, points: object, kind: str, name: str) -> Any:

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from uqsonet.emulator.field_law import BAND_SAMPLES, FieldLaw
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import part_columns, part_locations
+from uqsonet.fields.field import part_columns
+from uqsonet.gauss.metrics import MIN_SPAN
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
 
@@ -33,18 +34,23 @@ if TYPE_CHECKING:
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 MAX_KEPT_POINTS = 400  # output points at which calibration runs are kept
-MAX_INPUT_VALUES = 1 << 24  # values of calibration inputs; of long ones fewer runs are kept
+MAX_VALUES = 1 << 24  # values of calibration runs; of large ones fewer are kept
 USUAL_LEVELS = (0.5, 0.8, 0.9, 0.95)  # usual ones, calibrated together: sorting takes most time
 MAX_KEPT_FACTORS = 640  # factors that are remembered: of about 80 sets
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Runs that nothing was fitted to, as a model sees them."""
+    """Runs as a model sees them, and what answers them in place of the model that they calibrate.
+
+    Nothing of that was fitted to them. It is None where it is that model itself; of few runs it is
+    one that was fitted to the others.
+    """
 
     inputs: Tensor  # (n, points), float32
-    outputs: Tensor  # (n, k), float32, at some points
-    columns: Tensor  # (k,), numbers of these points
+    outputs: Tensor  # (n, M), float32
+    columns: Tensor  # (k,), numbers of the output's points where bands are compared with runs
+    emulator: Emulator | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -59,6 +65,7 @@ class ConformalFactors:
 
     def __init__(self, operator: Emulator) -> None:
         self._operator = operator
+        self._runs = sum(map(len, operator.calibration))
         self._kept: dict[object, float] = {}
 
     def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:
@@ -66,8 +73,7 @@ class ConformalFactors:
 
         It raises `ObservationError` if there are too few calibration runs for the level.
         """
-        assert self._operator.calibration is not None
-        require_runs(len(self._operator.calibration), level)
+        require_runs(self._runs, level)
         ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
         found = [self._factor(one, law.number, level, whole) for one in ones]
         factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
@@ -78,33 +84,42 @@ class ConformalFactors:
 
     def _factor(self, one: Sensors, number: int, level: float, whole: bool) -> float:
         """Return by how much the plain band of a field given one set must be widened."""
-        operator, runs, kept = self._operator, self._operator.calibration, self._kept
-        assert runs is not None
+        operator, kept = self._operator, self._kept
         used = one.mask[0]
         parts = (one.field, one.locations, one.noise_std, one.weights)
         key = number, b"".join(t[0][used].numpy().tobytes() for t in parts if t is not None)
         if (key, level, whole) in kept:
             return kept[key, level, whole]
-        field = operator.named_fields[number]
-        x, encoded = _kept_values(operator, runs, number)
-        truth = encoded.double() * field.scale  # transformed
-        if not field.transform.linear:  # values beyond an end of the range are at it
-            truth = field.transform.forward(field.transform.inverse(truth))
-        levels = sorted(q for q in {level, *USUAL_LEVELS} if len(runs) >= _runs_needed(q))
-        ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
-        sets = observed(operator, runs, one)
-        sets = sets if bool(used.any()) else sets[:1]  # all have one law
-        law = FieldLaw(operator, sets, number)
-        # All runs share random numbers, as a new function's band does by default: with them fixed,
-        # runs and function are exchangeable.
-        median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
+        levels = sorted(q for q in {level, *USUAL_LEVELS} if self._runs >= _runs_needed(q))
+        parts = [_ratios(runs.emulator or operator, runs, one, number, levels)
+                 for runs in operator.calibration]  # fmt: skip
         while len(kept) > MAX_KEPT_FACTORS:
             kept.pop(next(iter(kept)))
-        for k, q in enumerate(levels):
-            found = ratios(median, bands[2 * k], bands[2 * k + 1], truth)
+        for q, found in zip(levels, map(torch.cat, zip(*parts, strict=True)), strict=True):
             kept[key, q, False] = pointwise_factor(found, q)
             kept[key, q, True] = function_factor(found, q)
         return kept[key, level, whole]
+
+
+def _ratios(
+    operator: Emulator, runs: Calibration, one: Sensors, number: int, levels: list[float]
+) -> list[Tensor]:
+    """Return `ratios` (n, k) of a field's bands of each level, given runs read by one set."""
+    field = operator.named_fields[number]
+    x, encoded = _kept_values(operator, runs, number)
+    truth = encoded.double() * field.scale  # transformed
+    if not field.transform.linear:  # values beyond an end of the range are at it
+        truth = field.transform.forward(field.transform.inverse(truth))
+    ends = np.array([0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))])
+    sets = observed(operator, runs, one)
+    sets = sets if bool(one.mask.any()) else sets[:1]  # all have one law
+    law = FieldLaw(operator, sets, number)
+    # All runs share random numbers, as a new function's band does by default: with them fixed,
+    # runs and function are exchangeable.
+    median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
+    return [
+        ratios(median, low, high, truth) for low, high in zip(bands[::2], bands[1::2], strict=True)
+    ]
 
 
 def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
@@ -118,8 +133,8 @@ def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Te
         here = torch.from_numpy(np.sort(drawn))
         return points[here], runs.inputs[:, columns][:, here]
     columns = part_columns(operator.outputs, number - len(inputs))
-    kept = (runs.columns >= columns.start) & (runs.columns < columns.stop)
-    return points[runs.columns[kept] - columns.start], runs.outputs[:, kept]
+    kept = runs.columns[(runs.columns >= columns.start) & (runs.columns < columns.stop)]
+    return points[kept - columns.start], runs.outputs[:, kept]
 
 
 def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
@@ -128,40 +143,50 @@ def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
     keep = one.mask[0]
     compact = one.each(lambda t: t[:, keep])
     n, m = len(runs), int(keep.sum())
-    grid = operator.fields.input.grid
-    x = part_locations(compact.field, compact.locations, grid)
-    read = replace(compact, locations=x).read(grid, runs.inputs.double().T.contiguous())[0].T
-    level = compact.noise_std.nan_to_num(nan=operator.default_noise(0))[0]
-    scales = torch.tensor([f.scale for f in operator.inputs], dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(n, m, generator=generator, dtype=torch.float64)
-    read = read + drawn * level / scales[compact.field[0]]
-    values = torch.empty_like(read)
-    for number, field in enumerate(operator.inputs):
+    values = torch.empty_like(drawn)
+    for number, field in enumerate(operator.named_fields):
         here = compact.field[0] == number
-        values[:, here] = field.decode(read[:, here])
+        if not bool(here.any()):
+            continue
+        some = compact.each(lambda t, here=here: t[:, here])
+        some = replace(some, locations=some.locations[..., : field.domain.dim])
+        read = some.read(field.domain, _encoded(operator, runs, number).double().T.contiguous())
+        level = some.noise_std[0].nan_to_num(nan=operator.default_noise(number)) / field.scale
+        values[:, here] = field.decode(read[0].T + drawn[:, here] * level)
     every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
     return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
 
 
-def calibration_runs(inputs: RowBlocks, outputs: RowBlocks, seed: int) -> Calibration:
+def _encoded(operator: Emulator, runs: Calibration, number: int) -> Tensor:
+    """Return encoded values (n, points) of a field."""
+    count = len(operator.inputs)
+    if number < count:
+        return runs.inputs[:, part_columns(operator.inputs, number)]
+    return runs.outputs[:, part_columns(operator.outputs, number - count)]
+
+
+def calibration_runs(
+    inputs: RowBlocks, outputs: RowBlocks, seed: int, emulator: Emulator | None
+) -> Calibration:
     """Return what is kept of calibration runs: (n, points) of the inputs and the outputs."""
-    runs = min(len(inputs), max(20, MAX_INPUT_VALUES // inputs.shape[1]))
+    size = inputs.shape[1] + outputs.shape[1]
+    some = np.arange(min(len(inputs), max(20, MAX_VALUES // size)))
     drawn = numpy_generator(seed, "calibration", "points").permutation(outputs.shape[1])
     columns = torch.from_numpy(np.sort(drawn[:MAX_KEPT_POINTS]))
-    some = np.arange(runs)
-    return Calibration(inputs.take(some).whole(), outputs.take(some).columns(columns), columns)
+    return Calibration(inputs.take(some).whole(), outputs.take(some).whole(), columns, emulator)
 
 
 def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tensor:
     """Return by which factors (n, k) bands must be widened about their medians to hold truths.
 
-    All are of shape (n, k). A factor is NaN where a band has no width (a boundary condition): such
+    All are of shape (n, k). A factor is NaN where a band has hardly any width (`MIN_SPAN`): such
     points do not count.
     """
     side = torch.where(truth < median, median - lower, upper - median)
     width = upper - lower
-    free = width > 1e-9 * width.amax(dim=1, keepdim=True)
+    free = width > MIN_SPAN * width.amax(dim=1, keepdim=True)
     factors = (truth - median).abs() / side.clamp_min(1e-12 * width.amax())
     return torch.where(free, factors, torch.nan)
 

@@ -36,7 +36,8 @@ def check(operator: Emulator, sets: Sensors, stacklevel: int, gaussian: bool = T
     """
     require_usable(operator, sets)
     improbable = _law_doubts(operator, sets) if gaussian else []
-    for text in (*_range_doubts(operator, sets), *improbable):
+    doubts = _range_doubts(operator, sets) + _noise_doubts(operator, sets)
+    for text in (*doubts, *improbable):
         warnings.warn(text, ObservationWarning, stacklevel=stacklevel + 1)
 
 
@@ -108,6 +109,26 @@ def _range_doubts(operator: Emulator, sets: Sensors) -> list[str]:
     return doubts
 
 
+def drowned(one: Field, level: float) -> str:
+    """Return in words that noise of a field exceeds what its runs differ by."""
+    units = f" {one.units}" if one.units and one.transform.linear else ""
+    return (
+        f"noise_std of {one.name} is {level:g}{units}, more than its runs differ by (std "
+        f"{one.scale:.3g}): such sensors tell next to nothing. Is it in other units?"
+    )
+
+
+def _noise_doubts(operator: Emulator, sets: Sensors) -> list[str]:
+    """Return in words which fields have sensors whose noise exceeds the field's std."""
+    doubts = []
+    for number, one in enumerate(operator.named_fields if operator.encoded else []):
+        levels = sets.noise_std.nan_to_num(nan=operator.default_noise(number))
+        here = levels[sets.mask & sets.at_points & (sets.field == number)]
+        if here.numel() and float(here.min()) > one.scale:
+            doubts.append(drowned(one, float(here.min())))
+    return doubts
+
+
 def _law_doubts(operator: Emulator, sets: Sensors) -> list[str]:
     """Return a doubt if sensors of inputs do not fit the law of the input."""
     if operator.reads_outputs(sets):
@@ -124,11 +145,12 @@ def _law_doubts(operator: Emulator, sets: Sensors) -> list[str]:
         f"the sensors{sets.named(row)} are improbable under the model's law of the input "
         f"({law.name!r}): values as far from it have probability {float(p[row]):.1g}"
     )
-    if operator.calibration is not None:
+    if operator.calibration:
         from uqsonet.emulator.calibration import observed
 
-        among = _tails(operator, observed(operator, operator.calibration, sets[row : row + 1]))
-        assert among is not None
+        asked = [(one.emulator or operator, one) for one in operator.calibration]
+        tails = [_tails(model, observed(model, one, sets[row : row + 1])) for model, one in asked]
+        among = torch.cat([one for one in tails if one is not None])
         if bool((among <= p[row]).any()):
             return []  # a law that is not quite right has such sensors among its own runs
         text += f"; none of {len(among)} calibration runs is as far"

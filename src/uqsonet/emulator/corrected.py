@@ -198,8 +198,10 @@ def _fitted(operator: Emulator, every: list[tuple[Tensor, Tensor]], outside: Ten
             float(model.bases.input_remainder),
             float(remainder.square().mean().sqrt()),
         )
-    other = dict.fromkeys(("given_inputs", "given_outputs", "calibration"))  # not of this operator
-    return replace(operator, operator=model.eval(), remainder=remainder, **other)
+    return replace(  # what answers in its place and what calibrates is not of this operator
+        operator, operator=model.eval(), remainder=remainder, calibration=(), given_inputs=None,
+        given_outputs=None,
+    )  # fmt: skip
 
 
 def ridge_fit(a: Tensor, c: Tensor, last: int) -> tuple[Tensor, Tensor, Tensor]:

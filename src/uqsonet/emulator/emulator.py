@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,12 @@ class Emulator:
     encoded : bool
         The operator works on fields that `Field.encode` has transformed and scaled. False for the
         paper's operators, which transform by themselves.
-    noise_std : float, or None
-        Noise of sensors of inputs that state none; None leaves it to the operator.
+    noise_std : mapping of field to float, or None
+        Noise of sensors that state none, where it is not zero; None leaves it to the operator.
     remainder : Tensor, shape (n,), or None
         Std of what the operator's output modes leave out, at the output's points.
-    calibration : Calibration, or None
-        Runs that nothing was fitted to.
+    calibration : tuple of Calibration
+        Runs that calibrate bands: nothing of what answers them was fitted to them.
     given_inputs, given_outputs : OperatorModel or a baseline, or None
         What answers sensors of inputs alone, and of outputs, too, where that is not the operator.
     card : dict
@@ -69,9 +69,9 @@ class Emulator:
     inputs: list[Field]
     outputs: list[Field]
     encoded: bool = True
-    noise_std: float | None = 0.0
+    noise_std: Mapping[str, float] | None = field(default_factory=dict)
     remainder: Tensor | None = None
-    calibration: Calibration | None = None
+    calibration: tuple[Calibration, ...] = ()
     given_inputs: Conditioned | None = None
     given_outputs: Conditioned | None = None
     card: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Emulator:
             Of the field itself, not transformed.
         mask : array of bool, shape of `values`, optional
             False marks padding.
-        noise_std : float or array, optional
+        noise_std : float, array, or mapping of field to float, optional
             Standard deviation of each sensor's noise in the transformed field: in the field's own
             units, or under ``log`` the relative error (0.05 is 5 %). By default what the model
             was fitted for.
@@ -162,7 +162,7 @@ class Emulator:
     @cached_property
     def factors(self) -> ConformalFactors | None:
         """Conformal factors of bands, where there are calibration runs."""
-        if self.calibration is None:
+        if not self.calibration:
             return None
         from uqsonet.emulator.calibration import ConformalFactors
 
@@ -170,7 +170,7 @@ class Emulator:
 
     @removed(pairs="the card has the scores of regression on the runs of `fit`")
     def validate(
-        self, held_out: Runs, sensors: object = None, *, noise_std: float | None = None,
+        self, held_out: Runs, sensors: object = None, *, noise_std: object = None,
         seed: int = 0,
     ) -> Report:  # fmt: skip
         """Score the model on runs that it has not seen.
@@ -179,11 +179,12 @@ class Emulator:
         ----------
         held_out : Runs
             With the model's field names. Their points may differ from those of training.
-        sensors : int, sequence of int, or array (m, d), optional
-            Numbers of sensors at random points of the held-out inputs, or places; by default those
-            that the model was fitted for.
-        noise_std : float, optional
-            Noise that is added to the sensors and stated to the model.
+        sensors : int, sequence of int, array (m, d), or mapping of field to one of these, optional
+            Numbers of sensors at random points of the held-out inputs, or places; of fields by
+            name, inputs or outputs. By default those that the model was fitted for.
+        noise_std : float, or mapping of field to float, optional
+            Noise that is added to the sensors and stated to the model; by default what it was
+            fitted for.
         seed : int
             Of layouts and noise.
 
@@ -280,10 +281,10 @@ class Emulator:
         return getattr(self.operator, "bases", None)
 
     def default_noise(self, number: int) -> float:
-        """Return the noise of sensors of a field that state none: those of outputs are exact."""
-        if number >= len(self.inputs):
-            return 0.0
-        return float(self.operator.noise_std if self.noise_std is None else self.noise_std)
+        """Return the noise of sensors of a field that state none."""
+        if self.noise_std is None:
+            return float(self.operator.noise_std) if number < len(self.inputs) else 0.0
+        return self.noise_std.get(self.named_fields[number].name, 0.0)
 
     def locations(self, number: int, x: Tensor) -> Tensor:
         """Return points (M, d) of a field as the operator has them."""
@@ -321,7 +322,7 @@ class Emulator:
         """
         from uqsonet.emulator.files import save_model
 
-        save_model(self, self.card, self.unexplained, Path(path))
+        save_model(self, Path(path))
 
     def __str__(self) -> str:
         """Return fields, data, recipe, scores and limits."""
@@ -359,7 +360,12 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     card = card if isinstance(card, dict) else {}
     if "emulator" not in meta:
         return Emulator.around(operator, card)
+    return replace(_fitted(path, operator, tensors, meta), card=card)
+
+
+def _fitted(path: Path | str, operator: Any, tensors: Any, meta: Any) -> Emulator:
+    """Return what a file has of `fit`, which may hold others of the same kind that calibrate it."""
     from uqsonet.emulator.files import read_fitted
 
-    parts = read_fitted(path, operator, meta["emulator"], tensors)
-    return Emulator(operator, card=card, **parts)
+    parts = read_fitted(path, operator, meta["emulator"], tensors, partial(_fitted, path))
+    return Emulator(operator, **parts)

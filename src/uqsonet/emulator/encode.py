@@ -55,8 +55,9 @@ def encode(emulator: Emulator, sets: Sensors, outputs: bool = False) -> Sensors:
     values, noise = torch.ones_like(sets.values), sets.noise_std
     if emulator.encoded:
         scale = torch.tensor([f.scale for f in fields], dtype=torch.float64)
-        noise = noise.nan_to_num(nan=emulator.default_noise(first))
-        noise = noise / scale[number.clamp(0, len(fields) - 1)]
+        of, usual = number.clamp(0, len(fields) - 1), range(first, first + len(fields))
+        levels = torch.tensor(list(map(emulator.default_noise, usual)), dtype=torch.float64)
+        noise = torch.where(noise.isnan(), levels[of], noise) / scale[of]
     for k, one in enumerate(fields):
         here = (number == k) & used
         values[here] = one.encode(sets.values[here]) if emulator.encoded else sets.values[here]

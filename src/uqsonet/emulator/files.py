@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,82 +15,101 @@ from uqsonet.errors import DataError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import require_noise
 from uqsonet.fields.stacked import join
-from uqsonet.files import readable
-from uqsonet.operator.file import write_weights
+from uqsonet.files import Meta, readable
+from uqsonet.operator.file import built, write_weights
 
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
-CALIBRATION = ("inputs", "outputs", "columns")  # tensors of the calibration runs in a file
+RUNS = ("inputs", "outputs", "columns")  # tensors of calibration runs in a file
 ANSWERERS = ("given_inputs", "given_outputs")  # names of what answers, in a header
 
 
-def save_model(
-    emulator: Emulator, card: Mapping[str, Any], unexplained: Tensor | None, path: Path
-) -> None:
+def save_model(emulator: Emulator, path: Path) -> None:
     """Write a fitted model to a file that `uqsonet.load` reads.
 
     It raises `DataError` if it is no fitted model, or the file cannot be written.
     """
-    model: Any = emulator.operator
-    if not emulator.encoded or not hasattr(model, "state_dict"):
+    if not emulator.encoded or not hasattr(emulator.operator, "state_dict"):
         raise DataError(f"{path}: only models of uqsonet.fit are saved this way")
+    tensors, meta = _content(emulator)
+    meta["card"] = json.dumps(emulator.card)  # text keeps the order of rows and columns
+    write_weights(path, tensors, meta)
+
+
+def _content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
+    """Return tensors and header of a fitted model, and of those that calibrate it."""
+    model: Any = emulator.operator
     parameters = dict(model.named_parameters())
     tensors = {f"parameter/{k}": v[None] for k, v in parameters.items()}
     state = model.state_dict()
     tensors |= {f"buffer/{k}": v for k, v in state.items() if k not in parameters}
     tensors |= model.law_tensors()
-    extra: dict[str, Any] = {"noise_std": emulator.noise_std}
+    extra: dict[str, Any] = {"noise_std": dict(emulator.noise_std or {})}
     for side in ("inputs", "outputs"):
         extra[side] = [one.as_dict() for one in getattr(emulator, side)]
     if emulator.remainder is not None:
         tensors["emulator/remainder"] = emulator.remainder
-    if emulator.calibration is not None:
-        for name in CALIBRATION:
-            tensors[f"emulator/calibration/{name}"] = getattr(emulator.calibration, name)
     for side in ANSWERERS:
         if (one := getattr(emulator, side)) is not None:
             extra[side] = one.method
             tensors |= {f"emulator/pairs/{name}": tensor for name, tensor in one.pairs.items()}
-    if unexplained is not None:
-        tensors["emulator/cokriging"] = unexplained
-    meta = {
+    if emulator.unexplained is not None:
+        tensors["emulator/cokriging"] = emulator.unexplained
+    extra["calibration"] = []
+    for k, runs in enumerate(emulator.calibration):
+        start = f"emulator/calibration/{k}/"
+        tensors |= {start + name: getattr(runs, name) for name in RUNS}
+        more, meta = _content(runs.emulator) if runs.emulator is not None else ({}, None)
+        tensors |= {f"{start}{name}": tensor for name, tensor in more.items()}
+        extra["calibration"].append(meta)
+    return tensors, {
         "method": model.method,
         "fields": emulator.fields.as_dict(),
-        "config": {
-            "network": model.config.model_dump(mode="json"),
-        },
+        "config": {"network": model.config.model_dump(mode="json")},
         "noise_std": model.noise_std,
         "trials": [0],
         "emulator": extra,
-        "card": json.dumps(card),  # text keeps the order of rows and columns
     }
-    write_weights(path, tensors, meta)
 
 
 def read_fitted(
-    path: Path | str, operator: Any, extra: Any, tensors: Mapping[str, Tensor]
-) -> dict[str, Any]:
+    path: Path | str, operator: Any, extra: Any, tensors: Mapping[str, Tensor],
+    read: Callable[[Any, Mapping[str, Tensor], Meta], Emulator],
+) -> dict[str, Any]:  # fmt: skip
     """Return what `save_model` wrote besides operator and card, checked, as `Emulator` takes it.
 
-    It raises `DataError` if it cannot be read, or does not belong to the operator.
+    `read` returns an emulator from an operator, a header and tensors. It raises `DataError` if the
+    file cannot be read, or does not belong to the operator.
     """
     with readable(path, "header cannot be read"):
         inputs, outputs = (
             [Field.from_dict(f) for f in extra[side]] for side in ("inputs", "outputs")
         )
-        noise_std = float(extra["noise_std"])
-        require_noise(torch.tensor(noise_std, dtype=torch.float64))
-        calibrated = any(key.startswith("emulator/calibration/") for key in tensors)
-        names = CALIBRATION if calibrated else ()
-        runs = [tensors[f"emulator/calibration/{name}"] for name in names]
-        _require_fitting(operator, inputs, outputs, runs, tensors)
+        noise_std = {str(name): float(level) for name, level in extra["noise_std"].items()}
+        require_noise(torch.tensor([0.0, *noise_std.values()], dtype=torch.float64))
+        if "emulator/calibration/inputs" in tensors:
+            raise DataError("its calibration runs are those of an earlier version: fit again")
+        _require_fitting(operator, inputs, outputs, tensors)
+        calibration = []
+        for k, meta in enumerate(extra["calibration"]):
+            start = f"emulator/calibration/{k}/"
+            part = {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+            kappa, u, columns = (part.pop(name) for name in RUNS)
+            _require_runs(operator, kappa, u, columns)
+            model = None
+            if meta is not None:
+                own, others = built(path, meta, part)
+                model = read(own, others, meta)
+            if model is not None and (model.inputs, model.outputs) != (inputs, outputs):
+                raise DataError("what calibrates is of other fields")
+            calibration.append(Calibration(kappa, u, columns, model))
         answerers = _answerers(operator, extra, tensors)
     return {
         "inputs": inputs,
         "outputs": outputs,
         "noise_std": noise_std,
         "remainder": tensors.get("emulator/remainder"),
-        "calibration": Calibration(*runs) if runs else None,
+        "calibration": tuple(calibration),
         "unexplained": tensors.get("emulator/cokriging"),
         **answerers,
     }
@@ -113,29 +132,32 @@ def _answerers(operator: Any, extra: Any, tensors: Mapping[str, Tensor]) -> dict
     return {side: plain(name, operator, root, pairs) for side, name in names.items()}
 
 
+def _require_runs(operator: Any, inputs: Tensor, outputs: Tensor, columns: Tensor) -> None:
+    """Refuse calibration runs that do not belong to an operator."""
+    sizes = [side.grid.size for side in (operator.fields.input, operator.fields.output)]
+    n, k, last = len(inputs), len(columns), sizes[1] - 1
+    found = [tuple(one.shape) for one in (inputs, outputs, columns)]
+    if found != [(n, sizes[0]), (n, sizes[1]), (k,)]:
+        raise DataError(f"calibration runs have shapes {found}, points are {sizes}")
+    if not k or not 0 <= int(columns.min()) <= int(columns.max()) <= last:
+        raise DataError(f"columns of calibration runs are not from 0 to {last}")
+
+
 def _require_fitting(
-    operator: Any, inputs: list[Field], outputs: list[Field], runs: list[Tensor],
-    tensors: Mapping[str, Tensor],
-) -> None:  # fmt: skip
+    operator: Any, inputs: list[Field], outputs: list[Field], tensors: Mapping[str, Tensor]
+) -> None:
     """Refuse named fields and tensors of a file that do not belong to its operator."""
     fields = operator.fields
     for side, named in ((fields.input, inputs), (fields.output, outputs)):
         if join([one.domain for one in named]) != side.grid:
             raise DataError(f"its fields {[one.name for one in named]} have other points")
-    last = fields.output.grid.size - 1
-    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (last + 1,)}
+    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (fields.output.grid.size,)}
     if "emulator/pairs/a" in tensors:
         size, bases = len(tensors["emulator/pairs/a"]), operator.bases
         shapes["emulator/pairs/a"] = size, bases.input_factor.shape[1]
         shapes["emulator/pairs/c"] = size, bases.output_modes.shape[1]
     if "emulator/cokriging" in tensors:
         shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
-    if runs:
-        n, k = len(runs[0]), len(runs[2])
-        sizes = (n, fields.input.grid.size), (n, k), (k,)
-        shapes |= {f"emulator/calibration/{c}": s for c, s in zip(CALIBRATION, sizes, strict=True)}
-        if not k or not 0 <= int(runs[2].min()) <= int(runs[2].max()) <= last:
-            raise DataError(f"emulator/calibration/columns are not from 0 to {last}")
     for name in shapes:
         if name in tensors and tensors[name].shape != shapes[name]:
             found = tuple(tensors[name].shape)

@@ -17,7 +17,8 @@ from uqsonet.fields.field import Field, Transform, part_columns
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
 from uqsonet.fitting.comparison import preferable
-from uqsonet.fitting.held_out import LAYOUTS, HeldOut, SensorPlan
+from uqsonet.fitting.held_out import LAYOUTS, HeldOut
+from uqsonet.fitting.plan import Places, SensorPlan
 from uqsonet.fitting.stand_ins import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
@@ -44,7 +45,6 @@ SCORED_RUNS = 100  # runs that a candidate, and in the end the model, is scored 
 SCORED_POINTS = 400  # output points that scores are averaged over, at most
 ANSWER_POINTS = 200  # the same for laws and answers, which are sampled
 SIZED_RUNS = 500  # training runs behind the std of an output's own values, at most
-MIN_VALIDATION = 20  # with fewer validation runs, all runs validate, some at a time
 SCORED_TOGETHER = 32  # number of held-out runs that are conditioned together
 TRIED_INPUT_MODES = (2, 4, 8, 16, 32, 64, 128, 256)  # numbers of input modes to try
 INPUT_VARIANCE = 1 - 1e-9  # share of the inputs' variance beyond which modes are rounding
@@ -63,15 +63,16 @@ class EncodedRuns:
     fields: OperatorFields  # all inputs as one field, and all outputs
     kappa: RowBlocks  # (N, n), encoded; read when it is used where it is large
     u: RowBlocks  # (N, M), the same of outputs
-    split: Split
+    splits: Sequence[Split]  # one, or of few runs several
     plan: SensorPlan
-    noise_std: float  # of sensors, in the transformed fields
+    noise_std: Mapping[str, float]  # of sensors by field, in the transformed fields
     seed: int
 
     @classmethod
     def of(
-        cls, runs: Runs, transforms: Mapping[str, str | Transform], split: Split,
-        sensors: object, noise_std: float, seed: int, like: EncodedRuns | None = None,
+        cls, runs: Runs, transforms: Mapping[str, str | Transform], splits: Sequence[Split],
+        sensors: object, noise_std: Mapping[str, float], seed: int,
+        like: EncodedRuns | None = None,
     ) -> EncodedRuns:  # fmt: skip
         """Return runs with these transforms; `like` has the same outputs."""
         outputs = like.outputs if like else named_fields(runs.outputs, transforms)
@@ -82,32 +83,28 @@ class EncodedRuns:
         kappa = rows_of(runs.inputs, sides[0])
         if like is None:
             u = rows_of(runs.outputs, outputs)
-            u = with_hidden_values(u, kappa, outputs, split.training, seed)
+            u = with_hidden_values(u, kappa, outputs, splits[0].training, seed)
         else:
             u = like.u
-        points = input.grid.points()
+        fields = [*sides[0], *sides[1]]
         if sensors is None:
-            sensors = [min(m, len(points)) for m in SENSOR_COUNTS]
-        plan = SensorPlan.of(sensors, sides[0], points)
+            sensors = sorted({min(m, kappa.shape[1]) for m in SENSOR_COUNTS})
+        plan = SensorPlan.of(sensors, fields, len(sides[0]), [f.domain.points() for f in fields])
         fields = OperatorFields(runs.name, input, output)
-        return cls(*sides, fields, kappa, u, split, plan, noise_std, seed)
+        return cls(*sides, fields, kappa, u, splits, plan, noise_std, seed)
 
     def part(self, *names: str) -> Functions:
         """Return the runs of these parts, ``training`` for example, as pairs to fit or to score."""
         return self.functions(np.concatenate([getattr(self.split, name) for name in names]))
 
-    def folds(self) -> list[EncodedRuns]:
-        """Return the same runs in other splits, where validation runs are few: each validates once.
+    @property
+    def split(self) -> Split:
+        """The only split, or the first one."""
+        return self.splits[0]
 
-        The first split is this one. With `MIN_VALIDATION` runs it is the only one.
-        """
-        size, last = len(self.split.validation), self.split.calibration
-        if size >= MIN_VALIDATION:
-            return [self]
-        order = np.concatenate([self.split.validation, self.split.training])
-        held = np.split(order, range(size, len(order) - size // 2, size))
-        splits = [Split(order[~np.isin(order, one)], one, last) for one in held]
-        return [replace(self, split=split) for split in splits]
+    def folds(self) -> list[EncodedRuns]:
+        """Return the same runs for each split."""
+        return [replace(self, splits=[split]) for split in self.splits]
 
     def functions(self, index: np.ndarray) -> Functions:
         """Return some of the runs as pairs."""
@@ -117,52 +114,52 @@ class EncodedRuns:
         """Return the validation runs that candidates are scored on."""
         return self.functions(self.split.validation[:SCORED_RUNS])
 
-    def sensors(self) -> object:
-        """Return the numbers of sensors, or their places, as `SensorPlan.of` reads them."""
-        if self.plan.fixed is None:
-            return list(self.plan.counts)
-        return self.inputs[0].domain.points()[self.plan.fixed].tolist()
+    @property
+    def of_outputs(self) -> bool:
+        """Whether the sensors that are expected read outputs, or some of them."""
+        return self.plan.reads_from(self.kappa.shape[1])
+
+    def plan_of_inputs(self) -> SensorPlan:
+        """Return the sensors that are expected, or others where these read outputs."""
+        points = self.kappa.shape[1]
+        counts = tuple(sorted({min(m, points) for m in SENSOR_COUNTS}))
+        return SensorPlan((Places(0, points, counts),)) if self.of_outputs else self.plan
 
     def noise_levels(self) -> Tensor:
-        """Return the noise at each point of the encoded input, shape (n,)."""
+        """Return the noise at each point of encoded inputs and outputs, shape (n + M,)."""
         levels = [
-            torch.full((f.domain.size,), self.noise_std / f.scale, dtype=torch.float64)
-            for f in self.inputs
+            torch.full(
+                (f.domain.size,), self.noise_std.get(f.name, 0.0) / f.scale, dtype=torch.float64
+            )
+            for f in self.inputs + self.outputs
         ]
         return torch.cat(levels)
 
-    def layouts(self) -> dict[int, Tensor]:
-        """Return the places of the sensors of each scored run, by their number."""
-        size = min(len(self.split.validation), SCORED_RUNS)
-        path = "fit", "layouts", "validation"
-        return self.plan.layouts(size, self.kappa.shape[1], self.seed, *path)
-
-    def held_out(self) -> HeldOut:
+    def held_out(self, plan: SensorPlan) -> HeldOut:
         """Return the scored runs as sensors read them."""
+        size = min(len(self.split.validation), SCORED_RUNS)
         noise = numpy_generator(self.seed, "fit", "validation noise")
         columns = numpy_generator(self.seed, "fit", "scored points")
         return HeldOut.read(
-            self.scored(), self.layouts(), self.noise_levels(), lambda _: noise, columns,
-            SCORED_POINTS, SCORED_TOGETHER, self._transformed(),
+            self.scored(), plan.layouts(size, self.seed, "fit", "layouts", "validation"),
+            self.noise_levels(), lambda _: noise, columns, SCORED_POINTS, SCORED_TOGETHER,
+            self._transformed(),
         )  # fmt: skip
 
     def as_read(
         self, side: str, rows: np.ndarray, plan: SensorPlan, part: int, parts: int
     ) -> HeldOut:
-        """Return a part of the runs as sensors of inputs or of outputs read them.
+        """Return a part of the runs as sensors read them; `side` says what they are of.
 
         All parts together have about `LAYOUTS` layouts.
         """
-        of_output, path = side == "outputs", ("fit", "answers", side, part)
-        points = (self.u if of_output else self.kappa).shape[1]
-        layouts, groups = plan.shared(
-            len(rows), math.ceil(LAYOUTS / parts), points, self.seed, *path
-        )
+        path = "fit", "answers", side, part
+        layouts, groups = plan.shared(len(rows), math.ceil(LAYOUTS / parts), self.seed, *path)
         return HeldOut.read(
-            self.functions(rows), layouts, 0.0 if of_output else self.noise_levels(),
+            self.functions(rows), layouts, self.noise_levels(),
             lambda m: numpy_generator(self.seed, *path, "noise", m),
             numpy_generator(self.seed, "fit", "answers", "points"), ANSWER_POINTS, SCORED_TOGETHER,
-            of_output=of_output, groups=groups,
+            groups=groups,
         )  # fmt: skip
 
     def _transformed(self) -> list[tuple[Field, Tensor, float]]:
@@ -253,7 +250,7 @@ def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> tuple[Cand
     All scores are noted in `tried`.
     """
     folds = data.folds()
-    held = [(one.part("validation"), one.held_out()) for one in folds]
+    held = [(one.part("validation"), one.held_out(data.plan)) for one in folds]
     training = [one.part("training") for one in folds]
     most = min(min(one.size for one in training) - 1, data.kappa.shape[1], TRIED_INPUT_MODES[-1])
     outputs = min(_output_modes(one) for one in training)
@@ -282,7 +279,7 @@ def _transforms(field: FieldRuns) -> list[str]:
 
 
 def choose_linear(
-    runs: Runs, split: Split, sensors: object, noise_std: float, seed: int
+    runs: Runs, splits: Sequence[Split], sensors: object, noise_std: Mapping[str, float], seed: int
 ) -> tuple[EncodedRuns, Candidate, Candidate, list[dict[str, Any]]]:
     """Return runs with the transforms whose linear models score best, and all scores.
 
@@ -297,7 +294,7 @@ def choose_linear(
     def tried_with(transforms: Mapping[str, str | Transform], like: EncodedRuns | None) -> None:
         """Keep the best so far alone, as encoded runs are large."""
         nonlocal best
-        data = EncodedRuns.of(runs, transforms, split, sensors, noise_std, seed, like)
+        data = EncodedRuns.of(runs, transforms, splits, sensors, noise_std, seed, like)
         found = _best_of_sizes(data, tried)
         if best is None or preferable(*(one.scores.mean(0)[None] for one in (found[0], best[1]))):
             best = data, *found

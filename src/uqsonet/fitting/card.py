@@ -179,10 +179,7 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
             texts.append(f"{count} sensors tell almost nothing about {field}.")
     calibration = card.get("data", {}).get("calibration", 0)
     if not calibration and not recipe.get("drift"):
-        texts.append(
-            "It has no calibration runs, as runs were few: there are no conformal bands, and plain "
-            "ones rest on the errors of runs that were left out in turn."
-        )
+        texts.append("It has no calibration runs, as groups were few: bands are those of its law.")
     elif 0 < calibration < 50:
         texts.append(
             f"It has {calibration} calibration runs: conformal bands go up to a level of "

@@ -30,8 +30,9 @@ import torch
 from uqsonet.fitting.candidates import SCORED_RUNS, EncodedRuns
 from uqsonet.fitting.choose_law import equip
 from uqsonet.fitting.comparison import Comparison
-from uqsonet.fitting.held_out import SensorPlan
+from uqsonet.fitting.plan import Places, SensorPlan
 from uqsonet.gauss.blocks import projected
+from uqsonet.laws import NAMES, law_class
 from uqsonet.operator.baselines import PLAIN, plain
 from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import LOCAL
@@ -50,6 +51,7 @@ MIN_OF_LAWS, MAX_ALL_SENSORS = 20, 8000  # and runs however many sensors; sensor
 MAX_HELD_VALUES = 1 << 24  # values of all held-out runs together, at most, if there are more
 TRIED = (4, 8, 16)  # numbers of nearest pairs to try
 MIN_LEFT_OVER = 0.05  # near pairs are tried if an operator leaves this share of the outputs' std
+MIN_FOR_LAWS = 100  # of fewer runs laws are not told apart
 ALIKE_ERRORS = 2.0  # standard errors within which a CRPS is not told apart from the lowest
 MIN_UNSCORED = 200  # and there are so many held-out pairs besides those that are scored
 
@@ -65,23 +67,27 @@ def compared_runs(data: EncodedRuns) -> np.ndarray:
 
 
 def choose(parts: Parts, law: str) -> Choice:
-    """Put a law of the input into the model of the first split, and choose what answers.
+    """Put a law of the input into the model of each split, and choose what answers.
 
     A law that is named answers; rows say what would be better.
     """
-    (data, model), plainer, seed = parts[0], plain_answers(parts), parts[0][0].seed
+    (data, model), plainer = parts[0], plain_answers(parts)
+    models, training = [one for _, one in parts], [one.part("training") for one, _ in parts]
     held = [
-        one.as_read("inputs", compared_runs(one), one.plan, k, len(parts))
+        one.as_read("inputs", compared_runs(one), one.plan_of_inputs(), k, len(parts))
         for k, (one, _) in enumerate(parts)
     ]
-    inputs, named, noise = Comparison(held[:1], seed), law, data.noise_levels()
-    if law == "auto" and len(parts) > 1:
-        named = "gaussian"
-        LOG.info("the law is gaussian: too few runs to compare laws on")
-    laws = equip(model, named, data.part("training"), inputs, noise_std=noise, seed=seed)
-    if len(parts) > 1:
-        inputs = Comparison(held, seed)
-        inputs.add(model.config.law, [one for _, one in parts])
+    inputs = Comparison(held, data.seed)
+    noise = data.noise_levels()[: data.kappa.shape[1]]
+    names = [law]
+    if law == "auto":
+        # Laws that move samples take minutes for an answer to sensors of outputs.
+        slow = [name for name in NAMES[1:] if law_class(name).separate]
+        names = [name for name in NAMES if not (data.of_outputs and name in slow)]
+        if len(data.kappa) < MIN_FOR_LAWS:
+            names = ["gaussian"]
+            LOG.info("the law is gaussian: too few runs to compare laws on")
+    laws = equip(models, names, training, inputs, noise_std=noise, seed=data.seed)
     own, near = model.config.law, near_answers(data, model)
     for name, every in {**{n: [one] for n, one in near.items()}, **plainer}.items():
         inputs.add(name, every)
@@ -166,7 +172,10 @@ def compare_outputs(parts: Parts, plainer: Mapping[str, list[Any]]) -> Compariso
     if model.law.separate:
         LOG.info("sensors of outputs: not compared, the law %s is slow for them", model.law.name)
         return None
-    plan = SensorPlan(counts_of_outputs(data.plan.counts, data.u.shape[1]))
+    plan, (first, size) = data.plan, (data.kappa.shape[1], data.u.shape[1])
+    if not data.of_outputs:
+        counts = counts_of_outputs(data.plan.counts, size)
+        plan = SensorPlan((Places(first, size, counts),))
     left_out = list(_left_out(parts))
     held = [
         parts[k][0].as_read("outputs", rows, plan, place, len(left_out))

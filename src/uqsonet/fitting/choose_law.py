@@ -14,6 +14,7 @@ import copy
 import logging
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,20 +62,22 @@ def require_law(law: str) -> None:
 
 
 def equip(
-    model: KarhunenLoeveModel, law: str, training: Functions, compared: Comparison, *,
-    noise_std: float | Tensor = 0.0, seed: int = 0,
+    models: Sequence[KarhunenLoeveModel], names: Sequence[str], training: Sequence[Functions],
+    compared: Comparison, *, noise_std: float | Tensor = 0.0, seed: int = 0,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Fit a law of the input and put it into a model whose operator is trained.
+    """Fit a law of the input and put it into models whose operators are trained.
 
     Parameters
     ----------
-    model : KarhunenLoeveModel
-    law : str
-        ``auto``, or one of `uqsonet.laws.NAMES`.
-    training : Functions
-        The pairs that the model was trained on.
+    models : sequence of KarhunenLoeveModel
+        Of the same kind, each trained on other pairs: there are several where pairs are few.
+    names : sequence of str
+        Laws to try, of `uqsonet.laws.NAMES`; the Gaussian one alone where inputs may be Gaussian.
+    training : sequence of Functions
+        The pairs that each was trained on.
     compared : Comparison
-        On pairs that nothing was fitted to; each law is added to it by its name.
+        On pairs that nothing was fitted to, a part for each model; each law is added to it by its
+        name.
     noise_std : float or Tensor, shape (n,)
         Of the observations, or of those at each grid point of the input.
     seed : int
@@ -91,42 +94,44 @@ def equip(
     Raises
     ------
     ConfigError
-        If there is no such law, or it does not fit these inputs.
+        If there is no such law, or none fits these inputs.
     """
-    require_law(law)
-    sample = input_sample(model, training, noise_std)
+    for name in names:
+        require_law(name)
+    samples = [input_sample(*one, noise_std) for one in zip(models, training, strict=True)]
+    sample, size = samples[0], training[0].size
     distance = distance_from_gaussian(sample.coefficients)
     single, rough = (distance_of_values(one) for one in (sample.fields, sample.fields.diff(dim=1)))
-    chance, allowed = (one / math.sqrt(training.size) for one in (CHANCE_DISTANCE, CHANCE_VALUES))
+    chance, allowed = (one / math.sqrt(size) for one in (CHANCE_DISTANCE, CHANCE_VALUES))
     # A new input beats the lowest or the highest of N with probability 2 / (N + 1).
-    limit = MAX_OUTSIDE + 4 / training.size
-    names = NAMES if law == "auto" else (law,)
-    if law == "auto" and distance <= chance and max(single, rough) <= allowed:
-        if classes_of(sample.fields) is None and _outside(_prior(model), sample, seed) <= limit:
+    limit = MAX_OUTSIDE + 4 / size
+    if len(names) > 1 and distance <= chance and max(single, rough) <= allowed:
+        if classes_of(sample.fields) is None and _outside(_prior(models[0]), sample, seed) <= limit:
             names = ("gaussian",)
     rows: dict[str, dict[str, Any]] = {}
-    models: dict[str, KarhunenLoeveModel] = {}
+    equipped: dict[str, list[KarhunenLoeveModel]] = {}
     normal: dict[str, bool] = {}  # single values are, or nearly so
     for name in names:
         start = time.monotonic()
-        one = None if name == "gaussian" else law_class(name).fit(sample, seed)
+        equipped[name] = [copy.copy(model) for model in models]  # buffers are shared
+        for model, one in zip(equipped[name], samples, strict=True):
+            model.use_law(None if name == "gaussian" else law_class(name).fit(one, seed))
         seconds = round(time.monotonic() - start, 1)
-        models[name] = copy.copy(model)  # buffers are shared
-        models[name].use_law(one)
-        if (one is None and name != "gaussian") or not compared.add(name, [models[name]]):
+        unfit = name != "gaussian" and any(model.law.name != name for model in equipped[name])
+        if unfit or not compared.add(name, equipped[name]):
             continue
         means, counts = compared.scores[name].mean(2), compared.parts[0].sensors
         row = {f"crps_{m}": float(mean) for m, mean in zip(counts, means[0], strict=True)}
         for level, shares in zip(LEVELS, means[1:], strict=True):
             row[f"held_{100 * level:.0f}"] = float(shares.mean())
-        prior = _prior(models[name])
+        prior = _prior(equipped[name][0])
         normal[name] = prior.functions is None
         row |= {"outside": _outside(prior, sample, seed), "distance": distance}
         row |= {"chance": chance, "values": max(single, rough)}
         rows[name] = {"law": name, "seconds": seconds, **row}
     if not rows:
-        why = (InputLaw if law == "gaussian" else law_class(law)).misfit
-        raise ConfigError(f"law {law!r} does not fit these inputs: {why}")
+        why = (InputLaw if names[0] == "gaussian" else law_class(names[0])).misfit
+        raise ConfigError(f"law {names[0]!r} does not fit these inputs: {why}")
 
     def contradicted(name: str) -> tuple[bool, bool]:
         return rows[name]["outside"] > limit, single > allowed and normal[name]
@@ -136,7 +141,8 @@ def equip(
     for name, row in rows.items():
         row["above_best"], row["standard_error"] = compared.above(name, best)
         row["chosen"] = name == taken
-    model.use_law(models[taken].law)
+    for model, one in zip(models, equipped[taken], strict=True):
+        model.use_law(one.law)
     return list(rows.values())
 
 

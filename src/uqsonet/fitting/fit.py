@@ -1,6 +1,7 @@
 """`fit`: from a user's runs to a model, its size chosen by scores on runs that it has not seen.
 
-1. The runs are split: some calibrate bands and are used for nothing else, some validate.
+1. The runs are split: some calibrate bands and are used for nothing else, some validate. Of few
+   runs none is kept apart: they validate, and calibrate, in turn (`uqsonet.runs.runs.split_runs`).
 2. Linear models of rising size, with each transform in question, are scored on the validation runs
    at random sensors (CRPS). The largest that is as good as the best is taken
    (`uqsonet.fitting.candidates`).
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +26,9 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.calibration import calibration_runs
+from uqsonet.emulator.checks import drowned
 from uqsonet.emulator.emulator import Emulator
-from uqsonet.errors import ConfigError, DataError
+from uqsonet.errors import ConfigError, DataError, DataWarning, nearest
 from uqsonet.fitting.candidates import (
     SCORED_RUNS,
     Candidate,
@@ -34,17 +38,17 @@ from uqsonet.fitting.candidates import (
     truncated,
 )
 from uqsonet.fitting.card import limits
-from uqsonet.fitting.choose_answer import Choice, choose, take_nearest
+from uqsonet.fitting.choose_answer import SAMPLED_RUNS, Choice, Parts, choose, take_nearest
 from uqsonet.fitting.choose_law import refit, require_law
 from uqsonet.fitting.comparison import first_not_worse, preferable
-from uqsonet.fitting.validate import score
+from uqsonet.fitting.validate import Judged, score
 from uqsonet.operator.baselines import plain
 from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
-from uqsonet.runs.runs import Runs, Split, memory_text
+from uqsonet.runs.runs import Runs, memory_text
 from uqsonet.runs.soundness import sound_split, without_rounding
 from uqsonet.show.terminal import never_silent
 
@@ -58,7 +62,7 @@ def fit(
     runs: Runs,
     *,
     sensors: object = None,
-    noise_std: float = 0.0,
+    noise_std: object = 0.0,
     seed: int = 0,
     bar: bool = True,
     law: str = "auto",
@@ -69,13 +73,18 @@ def fit(
     Parameters
     ----------
     runs : Runs
-        At least 8; with fewer than 20 there are no conformal bands.
-    sensors : int, sequence of int, or array (m, d), optional
-        How many sensors to expect, or where they will stand: sizes are chosen for them. By default
-        3, 10 and 30 at random points. The model may be asked about any others.
-    noise_std : float
-        Noise to expect, and the default of `Emulator.condition`; in the transformed field, so a
-        relative error under ``log``.
+        At least 8. Of fewer than 200 none is kept apart: each validates and calibrates in turn
+        what was fitted to others, and the model is fitted to all (cross-conformal bands: Vovk,
+        Ann. Math. Artif. Intell. 74, 2015).
+    sensors : int, sequence of int, array (m, d), or mapping of field to one of these, optional
+        How many sensors to expect, or where they will stand: sizes, transforms and laws are chosen
+        for them. ``{"head": 8}`` or ``{"head": wells}`` says that they read an output, or which
+        input; several fields may be read together. By default 3, 10 and 30 of the inputs at random
+        points. The model may be asked about any others.
+    noise_std : float, or mapping of field to float
+        Noise of these sensors, and the default of `Emulator.condition`; in the transformed field,
+        so in the field's own units, or a relative error under ``log``. One number is for the
+        fields that `sensors` names, else for the inputs.
     seed : int
         Seed of the split and the layouts.
     bar : bool
@@ -102,46 +111,51 @@ def fit(
         If an argument is out of range.
     """
     with never_silent("fit", bar):
-        _require_arguments(runs, noise_std)
+        _require_runs(runs)
         require_law(law)
         if drift and law not in ("auto", "gaussian"):
             raise ConfigError(f"drift=True is for the law 'gaussian', found law={law!r}")
         LOG.info("%s: %s", runs.name, memory_text(runs))
-        runs, split = sound_split(runs, seed)
+        runs, splits = sound_split(runs, seed)
         runs = without_rounding(runs)
         if drift:
-            nothing, training = split.calibration[:0], (split.training, split.calibration)
-            split = Split(np.concatenate(training), split.validation, nothing)
-        data, best, largest, tried = choose_linear(runs, split, sensors, noise_std, seed)
+            splits = [one.uncalibrated() for one in splits]
+        noise = _noise(runs, sensors, noise_std)
+        data, best, largest, tried = choose_linear(runs, splits, sensors, noise, seed)
+        for one in data.inputs + data.outputs:
+            if (level := noise.get(one.name, 0.0)) > one.scale:
+                warnings.warn(drowned(one, level), DataWarning, stacklevel=2)
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
+        parts = list(zip(data.folds(), best.models, strict=True))
         if drift:
             choice = Choice([], [], 0, {})
         else:
-            choice = choose(list(zip(data.folds(), best.models, strict=True)), law)
+            choice = choose(parts, law)
         every = data.part("training", "validation")
-        final = linear_model(every, **_size(best.model.config))
+        final = linear_model(every, **_size_of_all(best, parts, every))
         if best.lengths:
             use_kernel(final, every, best.lengths)
         if drift:
             from uqsonet.fitting.drift import with_levels  # deferred: few fits need mixtures
 
             final = with_levels(final, data.inputs, data.outputs)
-        splits = zip(data.folds(), best.models, strict=True)
-        left = widen_band(final, [(one.part("validation"), model) for one, model in splits])
+        held = [(one.part("validation"), model) for one, model in parts]
+        left = widen_band(final, held)
         # Laws count what modes leave out of runs that were held out as noise of readings.
         if drift:
             from uqsonet.fitting.drift import law_of_levels
 
             final.use_law(law_of_levels(final.bases, data.inputs))
         else:
-            refit(final, best.model.law, every, seed, data.noise_levels())
+            noise = data.noise_levels()[: data.kappa.shape[1]]
+            refit(final, best.model.law, every, seed, noise)
         recipe = {
             "branch": _branch(best),
             **_size(final.config),
             "law": final.config.law,
             "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
-            "sensors": data.sensors(),
+            "sensors": data.plan.stated,
             "seed": seed,
             "laws": choice.laws,
             "tried": tried,
@@ -149,11 +163,11 @@ def fit(
         }
         recipe |= {"nearest": choice.nearest} if choice.nearest else {}
         recipe |= {"drift": True} if drift else {}
-        return _emulator(runs, data, best, final, every, recipe, choice, left)
+        return _emulator(runs, data, parts, final, every, recipe, choice, left)
 
 
-def _require_arguments(runs: object, noise_std: object) -> None:
-    """Refuse what is not enough runs, or noise that is not finite or negative."""
+def _require_runs(runs: object) -> None:
+    """Refuse what is not enough runs."""
     if not isinstance(runs, Runs):
         raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
     if len(runs) < MIN_RUNS:
@@ -162,8 +176,21 @@ def _require_arguments(runs: object, noise_std: object) -> None:
             "and to choose its size by those that it has not seen. Make more runs, or split them "
             "into regions that are alike"
         )
-    if not (isinstance(noise_std, int | float | np.number) and 0 <= noise_std < math.inf):
-        raise ConfigError(f"noise_std must be finite and not negative, found {noise_std!r}")
+
+
+def _noise(runs: Runs, sensors: object, noise_std: Any) -> dict[str, float]:
+    """Return the noise of sensors by field; refuse what is not finite, or negative."""
+    if not isinstance(noise_std, Mapping):
+        read = sensors if isinstance(sensors, Mapping) else runs.inputs
+        noise_std = dict.fromkeys(map(str, read), noise_std)
+    there = [*runs.inputs, *runs.outputs]
+    for name, level in noise_std.items():
+        if name not in there:
+            known = f"{', '.join(there)}{nearest(str(name), there)}"
+            raise ConfigError(f"noise_std: field {name!r} is unknown; there are {known}")
+        if not (isinstance(level, int | float | np.number) and 0 <= level < math.inf):
+            raise ConfigError(f"noise_std must be finite and not negative, found {level!r}")
+    return dict(noise_std)
 
 
 @torch.no_grad()
@@ -182,7 +209,10 @@ def _choose_operator(
     if float(errors[0].mean()) < MIN_LEFT:
         LOG.info("the operator is linear")
         return best
-    held = list(zip(pairs, (one.held_out() for one in splits), strict=True))
+    # Sensors of outputs are answered by samples if there is a kernel: minutes for all runs.
+    plan = data.plan_of_inputs()
+    held = list(zip(pairs, (one.held_out(plan) for one in splits), strict=True))
+    scores = Candidate.of(best.models, held).scores if data.of_outputs else best.scores
     sizes = [*dict.fromkeys(one.model.config.input_modes for one in (largest, best))]
     for lengths, count in ((LINEAR, sizes[0]), *((LENGTHS, size) for size in sizes)):
         models = [truncated(one, count) for one in largest.models]
@@ -193,7 +223,7 @@ def _choose_operator(
         row = {"error": round(float(left.mean()), 6), "crps": round(one.score, 6)}
         tried.append({"branch": name, **_size(models[0].config)} | row)
         LOG.info("%s, %d input modes: error of outputs %.4g", name, count, row["error"])
-        if not preferable(best.scores.mean(0)[None], one.scores.mean(0)[None]):
+        if not preferable(scores.mean(0)[None], one.scores.mean(0)[None]):
             errors.append(left)
             candidates.append(one)
     return candidates[first_not_worse([one[None] for one in errors])[0]]
@@ -222,38 +252,71 @@ def _size(network: KarhunenLoeveNetwork) -> dict[str, int]:
     return {"input_modes": network.input_modes, "output_modes": network.output_modes}
 
 
+def _size_of_all(best: Candidate, parts: Parts, every: Functions) -> dict[str, int]:
+    """Return numbers of modes for all pairs: as many as pairs allow where those of splits were."""
+    found, fewest = _size(best.model.config), min(len(one.split.training) for one, _ in parts)
+    points = {"input_modes": every.kappa_rows.shape[1], "output_modes": every.u_rows.shape[1]}
+    return {
+        side: min(every.size - 1, points[side]) if count == fewest - 1 else count
+        for side, count in found.items()
+    }
+
+
 def _emulator(
-    runs: Runs, data: EncodedRuns, best: Candidate, final: KarhunenLoeveModel, every: Functions,
+    runs: Runs, data: EncodedRuns, parts: Parts, final: KarhunenLoeveModel, every: Functions,
     recipe: dict[str, Any], choice: Choice, remainder: Tensor,
 ) -> Emulator:  # fmt: skip
-    """Return the final model with its band, baselines, calibration runs and card."""
+    """Return the final model with its band, baselines, calibration runs and card.
+
+    Calibration runs are kept apart, or those of each split calibrate what was fitted to its others.
+    """
     if choice.nearest:
         held = data.part("validation")
-        take_nearest(final, held, range(held.size), choice.nearest, best.model)
-    kept, seed = data.split.calibration, data.seed
-    sizes = {part: len(rows) for part, rows in vars(data.split).items()}
-    data_card = {"runs": len(runs), **sizes}
-    card: dict[str, Any] = {"title": runs.name, "data": data_card, "recipe": recipe}
-    root, pairs = unexplained_root(final.bases, every), targets(final.bases, every)
-    plainer = {
-        side: plain(name, final, root, pairs)
+        take_nearest(final, held, range(held.size), choice.nearest, parts[0][1])
+    emulator, regression = _answering(data, final, every, choice, remainder)
+    calibration, judged = [], []
+    in_turn = len(parts) > 1
+    sampled = data.of_outputs and final.network is not None
+    most = SAMPLED_RUNS if sampled else SCORED_RUNS
+    for one, model in parts if len(data.split.calibration) else []:
+        asked = emulator, regression
+        if in_turn:
+            left = widen_band(model, [(of.part("validation"), its) for of, its in parts])
+            asked = _answering(data, model, one.part("training"), choice, left)
+        kept = one.split.calibration
+        rows = data.kappa.take(kept), data.u.take(kept)
+        calibration.append(calibration_runs(*rows, data.seed, asked[0] if in_turn else None))
+        judged.append(Judged(asked[0], runs[kept[:most]], {"regression": asked[1]}))
+    sizes = {
+        "training": every.size if in_turn else len(data.split.training),
+        "validation": sum(len(one.split.validation) for one, _ in parts),
+        "calibration": sum(map(len, calibration)),
+    }
+    card: dict[str, Any] = {"title": runs.name, "data": {"runs": len(runs), **sizes}}
+    card["recipe"] = recipe
+    if judged:
+        LOG.info("scores of the model, beside others")
+        sensors = data.plan.stated
+        scores, *_ = score(judged, sensors, noise_std=None, seed=data.seed, conformal=False)
+        card["scores"] = [one.row() for one in scores]
+    emulator = replace(emulator, calibration=tuple(calibration), card=card)
+    card["limits"] = limits(emulator, runs, card)
+    return emulator
+
+
+def _answering(
+    data: EncodedRuns, model: KarhunenLoeveModel, fitted: Functions, choice: Choice,
+    remainder: Tensor,
+) -> tuple[Emulator, Emulator]:  # fmt: skip
+    """Return a model with what was chosen to answer in its place, and regression on its pairs."""
+    root, pairs = unexplained_root(model.bases, fitted), targets(model.bases, fitted)
+    given: dict[str, Any] = {
+        f"given_{side}": plain(name, model, root, pairs)
         for side, name in choice.taken.items()
         if name != "uqsonet"
     }
-    emulator = Emulator(
-        final, data.inputs, data.outputs, noise_std=data.noise_std, card=card, remainder=remainder,
-        unexplained=root,
-        given_inputs=plainer.get("inputs"), given_outputs=plainer.get("outputs"),
-        calibration=(
-            calibration_runs(data.kappa.take(kept), data.u.take(kept), seed) if len(kept) else None
-        ),
+    found = Emulator(
+        model, data.inputs, data.outputs, noise_std=data.noise_std, remainder=remainder,
+        unexplained=root, **given,
     )  # fmt: skip
-    if len(kept):
-        scores, *_ = score(
-            emulator, runs[kept[:SCORED_RUNS]], data.sensors(), noise_std=data.noise_std,
-            seed=seed, conformal=False,
-            regression=emulator.with_operator(plain("regression", final, root, pairs)),
-        )  # fmt: skip
-        card["scores"] = [one.row() for one in scores]
-    card["limits"] = limits(emulator, runs, card)
-    return emulator
+    return found, found.with_operator(plain("regression", model, root, pairs))

@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.errors import ConfigError
-from uqsonet.fields.numbers import without_mask
 from uqsonet.gauss.given import spread
-from uqsonet.gauss.metrics import ascending, coverage, crps, gaussian_crps
+from uqsonet.gauss.metrics import MIN_SPAN, ascending, coverage, crps, gaussian_crps
 from uqsonet.gauss.posterior import Posterior
-from uqsonet.gauss.seeds import numpy_generator, restarted
+from uqsonet.gauss.seeds import restarted
 from uqsonet.sensors.sensors import Sensors
 
 if TYPE_CHECKING:
@@ -28,82 +26,6 @@ LAYOUTS = 6  # number of layouts for each number of sensors; runs share them
 LEVELS = (0.5, 0.9)  # levels of the bands that choices look at
 MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that has no closed form
 
-MIN_SPAN = 0.01
-"""Bands do not count at points where samples span a smaller share of their largest span: they hold
-the value at a sensor without noise, whatever their level."""
-
-
-@dataclass(frozen=True)
-class SensorPlan:
-    """The sensors that models are scored with."""
-
-    counts: tuple[int, ...]  # numbers of sensors at random points, or (m,) for fixed places
-    fixed: Tensor | None = None  # (m,), the points of the input at which all sensors stand
-
-    @classmethod
-    def of(cls, sensors: object, fields: Sequence[Field], points: Tensor) -> SensorPlan:
-        """Return the plan for the argument `sensors` of `fit` and of `Emulator.validate`.
-
-        That is one or several numbers of sensors, or places (m, d), each of which stands for the
-        nearest of the points (n, d) of the inputs. What is neither, and a number out of range, is a
-        `ConfigError`, a place outside the domain an `ObservationError`.
-        """
-        sensors = without_mask(sensors, "sensors", error=ConfigError)
-        try:
-            array = np.atleast_1d(np.asarray(sensors))
-            if array.dtype.kind == "b":
-                raise ValueError(f"found {sensors!r}")
-            array = array if array.dtype.kind in "iu" else array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"sensors: counts or places expected ({error})") from None
-        if array.ndim == 1 and array.dtype.kind in "iu":
-            counts = sorted({int(m) for m in array})
-            if wrong := [m for m in counts if not 1 <= m <= len(points)]:
-                raise ConfigError(
-                    f"sensors: counts must be from 1 to {len(points)}, found {wrong[0]}"
-                )
-            return cls(tuple(counts))
-        if len(fields) > 1:
-            raise ConfigError("sensors: places need a single input field; give counts instead")
-        domain, places = fields[0].domain, torch.from_numpy(array).double()
-        places = places[:, None] if places.ndim == 1 else places
-        if places.ndim != 2 or places.shape[1] != domain.dim or not len(places):
-            raise ConfigError(
-                f"sensors: counts, or places of shape (m, {domain.dim}), expected; "
-                f"found {tuple(array.shape)}"
-            )
-        domain.require_inside(places)
-        nearest = torch.cdist(places, points).argmin(1).unique()
-        return cls((len(nearest),), nearest)
-
-    def layouts(self, size: int, points: int, seed: int, *path: str | int) -> dict[int, Tensor]:
-        """Return layouts (size, m) for each number m of sensors: numbers of `points` points.
-
-        Random ones are drawn at this path of the seed tree (`uqsonet.gauss.seeds`).
-        """
-        if self.fixed is not None:
-            return {self.counts[0]: self.fixed.expand(size, -1)}
-        layouts = {}
-        for count in self.counts:
-            generator = numpy_generator(seed, *path, count)
-            drawn = [generator.choice(points, count, replace=False) for _ in range(size)]
-            layouts[count] = torch.from_numpy(np.stack(drawn))
-        return layouts
-
-    def shared(
-        self, size: int, number: int, points: int, seed: int, *path: str | int
-    ) -> tuple[dict[int, Tensor], Tensor]:
-        """Return the same for runs that share so many of them, and which (size,) each run has.
-
-        Places that are stated are no sample of layouts: there runs are independent.
-        """
-        if self.fixed is not None:
-            return self.layouts(size, points, seed, *path), torch.arange(size)
-        number = min(number, size)
-        groups = torch.arange(size) * number // size
-        drawn = self.layouts(number, points, seed, *path)
-        return {count: one[groups] for count, one in drawn.items()}, groups
-
 
 def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
     """Return the numbers of some of a field's points, at most so many, ascending."""
@@ -114,16 +36,16 @@ def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
 class HeldOut:
     """Pairs that nothing was fitted to, as sensors read them, and the values to be answered.
 
-    For each number of sensors there are the pairs in parts: their numbers, and their sensors.
-    `truths` are points (k, d) of each field, and its values (N, k) there: outputs, and where
-    sensors are of the output the input. `fields` are outputs that are encoded by no linear map,
-    which of the points are theirs, and the standard deviation of their values.
+    For each number of sensors there are the pairs in parts: their numbers, their sensors of inputs,
+    and those of outputs where there are any. `truths` are points (k, d) of each field, and its
+    values (N, k) there: outputs, and where sensors are of the output the input. `fields` are
+    outputs that are encoded by no linear map, which of the points are theirs, and the standard
+    deviation of their values.
     """
 
-    sensors: dict[int, list[tuple[Tensor, Sensors]]]
+    sensors: dict[int, list[tuple[Tensor, Sensors, Sensors | None]]]
     truths: list[tuple[Tensor, Tensor]]
     fields: list[tuple[Field, Tensor, float]] = field(default_factory=list)
-    of_output: bool = False  # whether sensors read the output
     columns: list[Tensor] = field(default_factory=list)  # numbers of these points on the grids
     groups: Tensor = field(default_factory=lambda: torch.empty(0))  # (N,), equal for one layout
 
@@ -132,7 +54,7 @@ class HeldOut:
         cls, pairs: Functions, layouts: Mapping[int, Tensor], noise_std: float | Tensor,
         noise: Callable[[int], np.random.Generator], columns: np.random.Generator,
         max_points: int, part: int, outputs: Sequence[tuple[Field, Tensor, float]] = (),
-        of_output: bool = False, groups: Tensor | None = None,
+        groups: Tensor | None = None,
     ) -> HeldOut:  # fmt: skip
         """Return pairs on a model's grids as sensors at grid points read them.
 
@@ -141,45 +63,60 @@ class HeldOut:
         pairs : Functions
             Outputs on the training grid or on the full one.
         layouts : mapping of int to Tensor (N, m)
-            Points of the field at which each pair's sensors stand, by their number.
-        noise_std : float or Tensor, shape (n,)
-            Noise of all sensors, or of those at each point of the field (transformed).
+            Points at which each pair's sensors stand, by their number: those of the output come
+            after those of the input. Pairs have equally many of each.
+        noise_std : float or Tensor, shape (n + M,)
+            Noise of all sensors, or of those at each point (transformed).
         noise, columns : callable and numpy Generator
             `noise` returns the generator of the noise of so many sensors, `columns` draws the
             points that are scored.
         max_points, part : int
             Maximum number of these points; pairs that are conditioned together.
-        outputs, of_output, groups
+        outputs, groups
             `HeldOut.fields`, with columns of the output in place of points, and the others; by
             default each pair has a layout of its own.
         """
         size = min(pairs.size, *(len(places) for places in layouts.values()))
         kappa, u = (rows.take(np.arange(size)) for rows in (pairs.kappa_rows, pairs.u_rows))
         grid, kept = pairs.fields.training_grid()
+        first = kappa.shape[1]
         scored = some_points(grid.size, max_points, columns)
         truth = u.columns(scored if u.shape[1] == grid.size else kept[scored]).double()
-        truths, read, functions = [(grid.points()[scored], truth)], pairs.fields.input, kappa
-        columns_of = [scored]
-        if of_output:
-            some = some_points(kappa.shape[1], max_points, columns)
-            truths.append((read.domain.points()[some], kappa.columns(some).double()))
+        truths, columns_of = [(grid.points()[scored], truth)], [scored]
+        if any(int(layout.max()) >= first for layout in layouts.values()):
+            some = some_points(first, max_points, columns)
+            truths.append((pairs.fields.input.domain.points()[some], kappa.columns(some).double()))
             columns_of.append(some)
-            read, functions = pairs.fields.output, u
-        levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(functions.shape[1])
-        whole, points = functions.whole(), read.domain.points()
-        sensors: dict[int, list[tuple[Tensor, Sensors]]] = {}
+        levels = torch.as_tensor(noise_std, dtype=torch.float64).expand(first + u.shape[1])
+        sides = [(pairs.fields.input, kappa, 0), (pairs.fields.output, u, first)]
+        sensors: dict[int, list[tuple[Tensor, Sensors, Sensors | None]]] = {}
         for count, layout in layouts.items():
             places = layout[:size].long()
             level = levels[places]
             error = level * torch.from_numpy(noise(count).standard_normal(places.shape))
-            x, y = read.read(whole, places, error if bool(level.any()) else None, points)
-            every = Sensors(x, y.double(), torch.ones_like(y, dtype=torch.bool), noise_std=level)
-            sensors[count] = [(rows, every[rows]) for rows in torch.arange(size).split(part)]
+            found = []
+            for (read, functions, start), here in zip(
+                sides, (places[0] < first, places[0] >= first), strict=True
+            ):
+                at, noisy = places[:, here] - start, error[:, here]
+                if not at.shape[1] and start:
+                    continue
+                x, y = read.read(
+                    functions.whole(), at, noisy if bool(level.any()) else None,
+                    read.domain.points(),
+                )  # fmt: skip
+                mask = torch.ones_like(y, dtype=torch.bool)
+                found.append(Sensors(x, y.double(), mask, noise_std=level[:, here]))
+            seen, other = found[0], found[1] if len(found) > 1 else None
+            sensors[count] = [
+                (rows, seen[rows], None if other is None else other[rows])
+                for rows in torch.arange(size).split(part)
+            ]
         fields = [
             (one, torch.isin(scored, here).nonzero()[:, 0], std) for one, here, std in outputs
         ]
         groups = torch.arange(size) if groups is None else groups[:size]
-        return cls(sensors, truths, fields, of_output, columns_of, groups)
+        return cls(sensors, truths, fields, columns_of, groups)
 
     def __len__(self) -> int:
         return len(self.truths[0][1])
@@ -189,12 +126,9 @@ class HeldOut:
 
         They are the numbers (b,) of these pairs, and the laws of the fields of `truths`.
         """
-        for rows, sensors in self.sensors[count]:
-            if self.of_output:
-                joint = model.condition_on(sensors.each(lambda t: t[:, :0]), sensors)
-                yield rows, [joint.output, joint.input]
-            else:
-                yield rows, [model.condition_on(sensors).output]
+        for rows, seen, read in self.sensors[count]:
+            joint = model.condition_on(seen, read)
+            yield rows, [joint.output] if read is None else [joint.output, joint.input]
 
     def usual(self) -> list[float]:
         """Return about the CRPS that the mean of the runs has, for each field."""
@@ -245,7 +179,7 @@ class HeldOut:
         (points, truth), basis, rows = self.truths[0], None, []
         for count in self.sensors:
             parts = []
-            for some, (answer,) in self.answers(model, count):
+            for some, (answer, *_) in self.answers(model, count):
                 offset, modes = basis = basis or answer.basis(points)
                 mean, covariance = answer.law.moments(MOMENT_DRAWS)
                 std = spread(modes, covariance)

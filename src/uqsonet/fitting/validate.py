@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,13 +18,20 @@ from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import BAND_SAMPLES
-from uqsonet.errors import DataError, NoUncertaintyError, ObservationError
+from uqsonet.errors import (
+    DataError,
+    NoUncertaintyError,
+    ObservationError,
+    ObservationWarning,
+)
 from uqsonet.fields.grid import inside
-from uqsonet.fields.numbers import require_noise
+from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.files import write_text
 from uqsonet.fitting.card import Model, table_lines
-from uqsonet.fitting.held_out import HeldOut, SensorPlan, some_points
+from uqsonet.fitting.held_out import some_points
+from uqsonet.fitting.plan import SensorPlan
 from uqsonet.gauss.metrics import (
+    MIN_SPAN,
     ascending,
     coverage,
     crps,
@@ -34,7 +43,7 @@ from uqsonet.gauss.metrics import (
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.baselines import Cokriging
 from uqsonet.runs.runs import Runs
-from uqsonet.sensors.sensors import Sensors
+from uqsonet.sensors.sensors import Sensors, field_number
 from uqsonet.show.terminal import PROGRESS_LEVEL, never_silent
 
 if TYPE_CHECKING:
@@ -205,111 +214,150 @@ def _require_fields(emulator: Model, runs: Runs) -> None:
             raise DataError(f"{runs.name}: {one.name} must be positive under log")
 
 
-def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: float, seed: int) -> HeldOut:
-    """Return held-out runs as sensors of a model's inputs read them, some runs to a layout."""
+class Read(NamedTuple):
+    """Held-out runs as sensors read them.
+
+    For each number of sensors there are the numbers of some runs, and their sensors; for each
+    output its points (k, d) and values (N, k) there.
+    """
+
+    sensors: dict[int, list[tuple[Tensor, Sensors]]]
+    truths: list[tuple[Tensor, Tensor]]
+
+
+def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: object, seed: int) -> Read:
+    """Return held-out runs as sensors of a model's fields read them, some runs to a layout."""
     _require_fields(emulator, runs)
     truths = []
     most = max(MIN_TRUTH_POINTS, min(MAX_TRUTH_POINTS, MAX_TRUTHS // len(runs)))
     for one in emulator.outputs:
-        field = runs.outputs[one.name]
-        x, numbers = _in_domain(one, field, runs.name)
+        known = runs.outputs[one.name]
+        x, numbers = _in_domain(one, known, runs.name)
         some = some_points(len(x), most, numpy_generator(seed, "scores", "points"))
-        values = torch.from_numpy(field.values[:, numbers[some].numpy()]).double()
+        values = torch.from_numpy(known.values[:, numbers[some].numpy()]).double()
         truths.append((x[some], values))
-    places = [_in_domain(one, runs.inputs[one.name], runs.name) for one in emulator.inputs]
+    fields = emulator.named_fields
+    stored = [runs.inputs[one.name] for one in emulator.inputs]
+    stored += [runs.outputs[one.name] for one in emulator.outputs]
+    places = [_in_domain(*one, runs.name) for one in zip(fields, stored, strict=True)]
     dim = max(x.shape[1] for x, _ in places)
     points = torch.cat([torch.nn.functional.pad(x, [0, dim - x.shape[1]]) for x, _ in places])
     field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(places)])
     numbers = torch.cat([here for _, here in places])
     if sensors is None:
         sensors = emulator.card.get("recipe", {}).get("sensors") or [3, 10, 30]
-    plan, every = SensorPlan.of(sensors, emulator.inputs, points), torch.arange(len(runs))
-    parts = every.tensor_split(1 if plan.fixed is not None else min(LAYOUTS, len(runs)))
-    layouts = plan.layouts(len(parts), len(field), seed, "scores", "layouts")
+    plan = SensorPlan.of(sensors, fields, len(emulator.inputs), [x for x, _ in places])
+    levels, every = _levels(emulator, noise_std)[field], torch.arange(len(runs))
+    parts = every.tensor_split(1 if plan.fixed else min(LAYOUTS, len(runs)))
     observed: dict[int, list[tuple[Tensor, Sensors]]] = {}
-    for count, drawn in layouts.items():
+    for count, drawn in plan.layouts(len(parts), seed, "scores", "layouts").items():
         noise = numpy_generator(seed, "scores", "noise", count)
-        error = noise_std * torch.from_numpy(noise.standard_normal((len(runs), count)))
+        error = torch.from_numpy(noise.standard_normal((len(runs), count)))
         observed[count] = []
         for rows, layout in zip(parts, drawn, strict=True):
             values = torch.empty(len(rows), count, dtype=torch.float64)
-            for k, one in enumerate(emulator.inputs):
+            for k, one in enumerate(fields):
                 here = field[layout] == k
                 columns = numbers[layout[here]].numpy()
-                exact = runs.inputs[one.name].values[rows.numpy()[:, None], columns]
-                read = torch.from_numpy(exact).double()
-                if noise_std:
-                    noisy = one.transform.forward(read) + error[rows][:, here]
+                exact = stored[k].values[rows.numpy()[:, None], columns]
+                read, level = torch.from_numpy(exact).double(), levels[layout[here]]
+                if bool(level.any()):
+                    noisy = one.transform.forward(read) + level * error[rows][:, here]
                     read = one.transform.inverse(noisy)
                 values[:, here] = read
             sets = Sensors(
                 points[layout].expand(len(rows), -1, -1), values,
                 torch.ones_like(values, dtype=torch.bool),
-                noise_std=torch.full_like(values, noise_std),
+                noise_std=levels[layout].expand(values.shape),
                 field=field[layout].expand(values.shape), labels=[str(int(row)) for row in rows],
             )  # fmt: skip
             observed[count].append((rows, sets))
-    return HeldOut(observed, truths)
+    return Read(observed, truths)
+
+
+def _levels(emulator: Model, noise_std: object) -> Tensor:
+    """Return the noise of each field's sensors: stated for all, by field, or the model's own.
+
+    It refuses (`ObservationError`) levels that are no noise, and fields that there are not.
+    """
+    fields, stated = emulator.named_fields, noise_std if isinstance(noise_std, Mapping) else {}
+    for name in stated:
+        field_number(fields, name, "noise_std: field")
+    levels = [emulator.default_noise(k) for k in range(len(fields))]
+    if noise_std is not None and not stated:
+        levels = [noise_std] * len(fields)
+    levels = [stated.get(one.name, level) for one, level in zip(fields, levels, strict=True)]
+    found = torch.stack([real_numbers(level, "noise_std") for level in levels])
+    require_noise(found)
+    return found
+
+
+class Judged(NamedTuple):
+    """A model, runs that it has not seen, and other models to compare it with, by name."""
+
+    emulator: Model
+    runs: Runs
+    others: Mapping[str, Model] = MappingProxyType({})
+
+    def methods(self) -> dict[str, Model]:
+        """Return the model, cokriging in its bases, the others, and the model without sensors."""
+        one, found = self.emulator, {"uqsonet": self.emulator}
+        if one.unexplained is not None:
+            found["cokriging"] = one.with_operator(Cokriging.on(one.bases, one.unexplained))
+        return found | dict(self.others) | ({"sensor_free": one} if one.encoded else {})
 
 
 def score(
-    emulator: Model, held_out: Runs, sensors: object, *, noise_std: float | None, seed: int,
-    conformal: bool = True, regression: Model | None = None,
+    judged: Sequence[Judged], sensors: object, *, noise_std: object, seed: int,
+    conformal: bool = True,
 ) -> tuple[list[Score], FieldPosterior, Tensor, Tensor]:  # fmt: skip
     """Return scores of a model, of baselines and of no sensors, and an example for a picture.
 
-    Parameters are those of `Emulator.validate`; without `conformal` only plain bands are counted.
+    Several models of the same kind, each with runs of its own, have one score. Parameters are those
+    of `Emulator.validate`; without `conformal` only plain bands are counted.
     """
-    if not (hasattr(held_out, "inputs") and len(held_out)):
-        raise DataError(f"held_out must be uqsonet.Runs, at least one; found {held_out!r:.60}")
-    noise = float(emulator.noise_std or 0.0) if noise_std is None else float(noise_std)
-    require_noise(torch.tensor(noise, dtype=torch.float64))
-    observed = _held_out(emulator, held_out, sensors, noise, seed)
-    methods: list[tuple[str, Model]] = [("uqsonet", emulator)]
-    if emulator.unexplained is not None:
-        bases: Any = emulator.bases
-        cokriging = Cokriging.on(bases, emulator.unexplained)
-        methods.append(("cokriging", emulator.with_operator(cokriging)))
-    if regression is not None:
-        methods.append(("regression", regression))
-    if emulator.encoded:
-        methods.append(("sensor_free", emulator))
+    emulator = judged[0].emulator
+    observed = [_held_out(one.emulator, one.runs, sensors, noise_std, seed) for one in judged]
+    parts = [(one.methods(), held) for one, held in zip(judged, observed, strict=True)]
     scores: list[Score] = []
     free: dict[int, Score] = {}
-    for count, parts in observed.sensors.items():
-        for number, (x, truth) in enumerate(observed.truths):
-            for method, model in methods:
+    for count in observed[0].sensors:
+        for number, output in enumerate(emulator.outputs):
+            for method in parts[0][0]:
                 if method == "sensor_free" and number in free:  # the same for any count
                     scores.append(replace(free[number], sensors=count))
                     continue
                 LOG.log(PROGRESS_LEVEL, "scoring %s with %d sensors", method, count)
                 answers = []
-                for rows, sets in parts:
-                    used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets
-                    posterior = model.answer(used, len(model.inputs) + number)
-                    answers.append((posterior, truth[rows]))
-                bands = conformal and model.calibration is not None
-                name = emulator.outputs[number].name
-                scores.append(_scored((method, name, count), answers, x, bands))
+                for methods, held in parts:
+                    x, truth = held.truths[number]
+                    for rows, sets in held.sensors[count]:
+                        used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets
+                        answer = methods[method].answer(used, len(emulator.inputs) + number)
+                        answers.append((answer, truth[rows], x))
+                bands = conformal and bool(parts[0][0][method].calibration)
+                with warnings.catch_warnings():  # of many answers some are improbable
+                    warnings.simplefilter("ignore", ObservationWarning)
+                    scores.append(_scored((method, output.name, count), answers, bands))
                 if method == "sensor_free":
                     free[number] = scores[-1]
-    counts, (x, truth) = list(observed.sensors), observed.truths[0]
-    _, sets = observed.sensors[counts[len(counts) // 2]][0]
+    held, counts = observed[0], list(observed[0].sensors)
+    (x, truth), (_, sets) = held.truths[0], held.sensors[counts[len(counts) // 2]][0]
     example = emulator.answer(replace(sets[:1], single=True), len(emulator.inputs))
     return scores, example, truth[0], x
 
 
 def _scored(
-    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor]], x: Tensor,
+    what: tuple[str, str, int], answers: Sequence[tuple[FieldPosterior, Tensor, Tensor]],
     conformal: bool,
 ) -> Score:  # fmt: skip
-    """Return the scores of answers with their truths (B, M) at points x (M, d), over all runs.
+    """Return the scores of answers with their truths (B, M) and points (M, d), over all runs.
 
     `what` is the method, the field and the number of sensors.
     """
     found: defaultdict[str, list[Any]] = defaultdict(list)
-    equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
-    for posterior, truths in answers:
+    for posterior, truths, x in answers:
+        equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
         bands, separate = [], posterior.law.alone
         for row, (mean, samples) in enumerate(_drawn(posterior, x)):
             truth = truths[row]
@@ -367,8 +415,8 @@ def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]
 def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool) -> Tensor:
     """Return the shares (B, levels) of truths (B, M) inside conformal bands.
 
-    Plain bands are (B, 1 + 2 levels, M), as `ENDS` has them. Points where a band has no width (a
-    boundary condition) do not count. The share is not a number where there are too few calibration
+    Plain bands are (B, 1 + 2 levels, M), as `ENDS` has them. Points where a band has hardly any
+    width (`MIN_SPAN`) do not count. The share is not a number where there are too few calibration
     runs for the level.
     """
     shares = []
@@ -379,8 +427,8 @@ def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool
             shares.append(torch.full((len(truth),), torch.nan))
             continue
         lower, upper = band[:, 0], band[:, 2]
-        slack = 1e-9 * (upper - lower).amax(1, keepdim=True)
-        free = upper - lower > slack
+        widest = (upper - lower).amax(1, keepdim=True)
+        slack, free = 1e-9 * widest, upper - lower > MIN_SPAN * widest
         inside = (truth >= lower - slack) & (truth <= upper + slack) | ~free
         counted = inside.double().where(free, torch.nan)
         shares.append(inside.all(1).double() if whole else counted.nanmean(1))
@@ -388,12 +436,13 @@ def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool
 
 
 def validate(
-    emulator: Model, held_out: Runs, sensors: object, noise_std: float | None, seed: int
+    emulator: Model, held_out: Runs, sensors: object, noise_std: object, seed: int
 ) -> Report:  # fmt: skip
     """Score a model on held-out runs (`Emulator.validate`)."""
     with never_silent("validate"):
-        scores, example, truth, x = score(
-            emulator, held_out, sensors, noise_std=noise_std, seed=seed
-        )
+        if not (hasattr(held_out, "inputs") and len(held_out)):
+            raise DataError(f"held_out must be uqsonet.Runs, at least one; found {held_out!r:.60}")
+        judged = [Judged(emulator, held_out)]
+        scores, example, truth, x = score(judged, sensors, noise_std=noise_std, seed=seed)
     title = f"{emulator!r} on {len(held_out)} runs of {held_out.name}"
     return Report(emulator, scores, title, example, truth, x)

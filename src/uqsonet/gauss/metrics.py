@@ -9,6 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+MIN_SPAN = 0.01
+"""Bands do not count at points where they span a smaller share of their largest span: they hold the
+value at a sensor without noise, or on a boundary, whatever their level."""
+
 
 def relative_error(
     predicted: Float[Tensor, "*batch M"], reference: Float[Tensor, "*other M"]

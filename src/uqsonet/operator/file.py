@@ -169,6 +169,17 @@ def read_model(
     """
     path = weight_path(path)
     tensors, meta = read_weights(path)
+    model, others = built(path, meta, tensors, trial)
+    return model, meta, others
+
+
+def built(
+    path: Path | str, meta: Meta, tensors: Mapping[str, Tensor], trial: int | None = None
+) -> tuple[OperatorModel, dict[str, Tensor]]:
+    """Return the model that a header describes, and the tensors that are not the model's.
+
+    It raises `DataError` if they do not fit together; `path` is named.
+    """
     with readable(path, "header cannot be read"):
         kind = model_type(meta["method"], meta["config"]["network"]["architecture"])
         network = kind.config_type.model_validate(meta["config"]["network"])
@@ -204,4 +215,4 @@ def read_model(
         with readable(path, f"law {name!r} does not fit its tensors"):
             bases: Any = model.bases
             model.use_law(law_of(name, law, bases))
-    return model.eval(), meta, others
+    return model.eval(), others

@@ -31,7 +31,8 @@ from uqsonet.runs.stored import taken
 
 LOG = logging.getLogger("uqsonet")
 
-MIN_CALIBRATED = 20  # fewer runs are too few to leave some out that calibrate bands
+FEW_RUNS = 200  # of fewer runs none is kept apart: each validates and calibrates in its turn
+MIN_CALIBRATED = 20  # fewer groups of many runs are too few to keep some apart
 COARSE_STD = 8192  # std from zero beyond which float32 is coarser than a thousandth of one
 MAX_DISTINCT = 10  # different values of a field up to which two runs may be equal by chance
 SKEWED = 0.5  # skewness of positive values above which their logarithm is proposed
@@ -131,7 +132,7 @@ class Runs:
 
         return f"Runs({len(self)} runs: {side(self.inputs)} -> {side(self.outputs)})"
 
-    def split(self, seed: int) -> Split:
+    def splits(self, seed: int) -> list[Split]:
         """Split the runs at random; groups and copies of a run stay together (`split_runs`)."""
         return split_runs(len(self), seed, self._belonging())
 
@@ -247,33 +248,57 @@ def rows_of(fields: Mapping[str, FieldRuns], named: Sequence[Field]) -> RowBlock
 
 @dataclass(frozen=True)
 class Split:
-    """Numbers of the runs in each part."""
+    """Numbers of the runs that fit, that choose, and that calibrate what was fitted."""
 
     training: np.ndarray
     validation: np.ndarray
     calibration: np.ndarray
 
+    def of(self, kept: np.ndarray) -> Split:
+        """Return the split of some of the runs, given their numbers in ascending order."""
+        parts = (part[np.isin(part, kept)] for part in vars(self).values())
+        return Split(*(np.searchsorted(kept, part) for part in parts))
 
-def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> Split:
+    def uncalibrated(self) -> Split:
+        """Return the same where runs that would calibrate are fitted to."""
+        nothing, fitted = self.calibration[:0], [self.training, self.calibration]
+        every = np.concatenate(fitted)
+        return Split(every[~np.isin(every, self.validation)], self.validation, nothing)
+
+
+def split_runs(size: int, seed: int, groups: np.ndarray | None = None) -> list[Split]:
     """Split runs at random: 15 % calibrate (10 to 200), a fifth of the rest validates (to 500).
 
-    Of fewer than `MIN_CALIBRATED` none calibrates. Where the number of each run's group is known
-    (size,), groups are split in place of runs, and of a group that calibrates one run does, as a
-    new run comes from a new group.
+    Of fewer than `FEW_RUNS` none is kept apart. There are several splits, in each of which a fifth
+    of the runs, or nearly so, validates and calibrates what was fitted to the others.
+
+    Where the number of each run's group is known (size,), groups are split in place of runs, and of
+    a group that calibrates one run does, as a new run comes from a new group. Few groups of many
+    runs (`MIN_CALIBRATED`) do not calibrate.
     """
-    count = size if groups is None else int(groups.max()) + 1
+    groups = np.arange(size) if groups is None else groups
+    count, few = int(groups.max()) + 1, size < FEW_RUNS
+    if count < 2:
+        raise DataError("all runs are of one group: none is left to judge what was learned")
     order = numpy_generator(seed, "fit", "split").permutation(count)
-    calibration = min(max(round(0.15 * count), min(10, count // 4)), 200)
-    calibration = calibration if count >= MIN_CALIBRATED else 0
-    validation = min(max(round(0.2 * (count - calibration)), min(4, count // 4)), 500)
-    ends = calibration, calibration + validation
-    parts = order[ends[1] :], order[ends[0] : ends[1]], order[: ends[0]]
-    if groups is None:
-        return Split(*parts)
+    apart = 0 if few or count < MIN_CALIBRATED else min(max(round(0.15 * count), 10), 200)
+    calibration, rest = order[:apart], order[apart:]
+    held = max(1, min(max(round(0.2 * len(rest)), min(4, count // 4)), 500))
+    turns = np.split(rest, range(held, len(rest) - held // 2, held)) if few else [rest[:held]]
     by_group = np.argsort(groups, kind="stable")
     members = np.split(by_group, np.cumsum(np.bincount(groups))[:-1])
-    training, held = (np.concatenate([members[g] for g in part]) for part in parts[:2])
-    return Split(training, held, np.array([members[g][0] for g in parts[2]]))
+
+    def runs_of(some: np.ndarray, most: int | None = None) -> np.ndarray:
+        return np.concatenate([by_group[:0], *(members[group][:most] for group in some)])
+
+    return [
+        Split(
+            runs_of(rest[~np.isin(rest, turn)]),
+            runs_of(turn),
+            runs_of(turn if few else calibration, 1),
+        )
+        for turn in turns
+    ]
 
 
 def may_log(field: FieldRuns) -> bool:

@@ -81,12 +81,12 @@ def _middle(values: np.ndarray) -> float:
     return float(np.sort(values)[values.size // 2])
 
 
-def sound_split(runs: Runs, seed: int) -> tuple[Runs, Split]:
-    """Return the runs without crashed ones, and their split; warn of what may be wrong with them.
+def sound_split(runs: Runs, seed: int) -> tuple[Runs, list[Split]]:
+    """Return the runs without crashed ones, and their splits; warn of what may be wrong with them.
 
     The other runs stand in the parts in which they would stand if none had crashed.
     """
-    split = runs.split(seed)
+    splits = runs.splits(seed)
     crashed = np.zeros(len(runs), dtype=bool)
     names = []
     for name, field in {**runs.inputs, **runs.outputs}.items():
@@ -106,8 +106,7 @@ def sound_split(runs: Runs, seed: int) -> tuple[Runs, Split]:
         )
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
-        parts = (part[~crashed[part]] for part in vars(split).values())
-        split = Split(*(np.searchsorted(kept, part) for part in parts))
+        splits = [one.of(kept) for one in splits]
     if runs.groups is None and _neighbours_alike(runs):
         warnings.warn(
             f"{runs.name}: neighbouring runs are much alike. If they are snapshots of a few "
@@ -116,7 +115,7 @@ def sound_split(runs: Runs, seed: int) -> tuple[Runs, Split]:
             DataWarning,
             stacklevel=3,
         )
-    return runs, split
+    return runs, splits
 
 
 def crashed_runs(field: FieldRuns) -> np.ndarray:

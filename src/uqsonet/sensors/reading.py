@@ -16,7 +16,7 @@ from torch import Tensor
 
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field
-from uqsonet.fields.numbers import is_frame, real_numbers
+from uqsonet.fields.numbers import is_frame, real_numbers, require_noise
 from uqsonet.sensors.sensors import (
     AXES,
     Sensors,
@@ -51,6 +51,9 @@ def read_sensors(
         If a file cannot be read.
     """
     inputs = len(fields) if inputs is None else inputs
+    if isinstance(noise_std, Mapping):
+        found = read_sensors(fields, sensors, values, mask, None, named, inputs)
+        return _with_noise(found, fields, noise_std)
     if named and (sensors is not None or values is not None):
         raise ObservationError("give sensors by field name or as one table, not both")
     if mask is not None and (sensors is None or values is None):
@@ -69,6 +72,18 @@ def read_sensors(
     if sensors is None:
         return no_sensors(fields)
     return _read_one(fields, sensors, noise_std, inputs)
+
+
+def _with_noise(sets: Sensors, fields: Sequence[Field], noise_std: Mapping[str, object]) -> Sensors:
+    """Return sensors with the noise of their field, by its name, where they state none."""
+    levels = sets.noise_std
+    for name, stated in noise_std.items():
+        number, level = field_number(fields, name, "noise_std: field"), real_numbers(stated, name)
+        if level.ndim:
+            raise ObservationError(f"noise_std: one number for {name} expected, found {stated!r}")
+        require_noise(level)
+        levels = torch.where(levels.isnan() & (sets.field == number), level, levels)
+    return replace(sets, noise_std=levels)
 
 
 def _read_one(fields: Sequence[Field], sensors: Any, noise_std: object, inputs: int) -> Sensors:

@@ -87,7 +87,8 @@ class Sensors:
 
     def __getitem__(self, part: slice | Tensor) -> Sensors:
         """Return some of the sets."""
-        labels = self.labels[part] if isinstance(part, slice) else []
+        rows = torch.arange(len(self))[part].tolist() if self.labels else []
+        labels = [self.labels[row] for row in rows]
         return replace(self.each(lambda t: t[part]), labels=labels)
 
     def alone(self, row: int) -> Sensors:

@@ -143,7 +143,7 @@ def description(emulator: Any, exact: dict[str, Any] | None = None) -> dict[str,
         "straight": {"weight": packed(straight), "offset": packed(offset)},
         "network": network,
         "residual": _residual(model),
-        "conformal": emulator.calibration is not None,
+        "conformal": bool(emulator.calibration),
         "reference": exact
         and {k: packed(v) if isinstance(v, Tensor) else v for k, v in exact.items()},
         "fields": [_field(emulator, model, k) for k in range(len(emulator.named_fields))],

@@ -15,6 +15,7 @@ from uqsonet.fitting.choose_law import equip
 from uqsonet.fitting.comparison import Comparison
 from uqsonet.fitting.held_out import HeldOut
 from uqsonet.gauss.seeds import numpy_generator, seed_sequence
+from uqsonet.laws import NAMES
 from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
@@ -95,9 +96,9 @@ def fit_law(
     number = int(node.generate_state(1, np.uint64)[0] >> np.uint64(1))
     layouts = load_layouts(sensors, "validation")
     rows = equip(
-        model,
-        "gaussian" if law == EXACT else law,
-        data,
+        [model],
+        NAMES if law == "auto" else ["gaussian" if law == EXACT else law],
+        [data],
         Comparison([held_pairs(held, noise_std, layouts, number)], number),
         noise_std=noise_std,
         seed=number,
