@@ -299,7 +299,7 @@ def test_where_the_next_sensor_helps_most(show):
     found.open(sensors)
     remainder = found.model.remainder
     assert remainder is not None
-    left = (remainder.double() * found.model.outputs[0].scale).square().numpy()
+    left = (remainder[1].norm(dim=1) * found.model.outputs[0].scale).double().square().numpy()
 
     def mean_variance(sensors: Sensors) -> float:
         variance = found.asked(sensors).std() ** 2 - left

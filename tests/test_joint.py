@@ -90,7 +90,7 @@ def mixture_model(bent: bool = False) -> tuple[KarhunenLoeveModel, Functions]:
 SCALES, PARTS = {"a": 2.0, "b": 0.1}, {"a": N // 2, "b": N - N // 2}
 
 
-def side_by_side(remainder: Tensor | None = None) -> Emulator:
+def side_by_side(remainder: tuple[Tensor, Tensor] | None = None) -> Emulator:
     """Return two inputs taken as one, each divided by its scale, and the output by its own."""
     grids = {name: Grid((0.0,), (1.0,), (size,)) for name, size in PARTS.items()}
     joint = replace(FIELDS, input=Field("ab", join(list(grids.values()))))
@@ -98,7 +98,7 @@ def side_by_side(remainder: Tensor | None = None) -> Emulator:
     model = fitted(Functions(joint, "training", data.kappa, data.u), 10)
     named = [Field(name, grid, scale=SCALES[name]) for name, grid in grids.items()]
     output = Field("u", joint.output.grid, scale=7.0)
-    return Emulator(model, named, [output], noise_std=0.0, remainder=remainder)
+    return Emulator(model, named, [output], remainder=remainder)
 
 
 def under_log(model: KarhunenLoeveModel) -> Emulator:
@@ -289,7 +289,7 @@ def test_wrong_calls_are_refused_in_words(curved):
     seen = X[[4]], torch.tensor([0.5]).double(), None, 0.05
     with pytest.raises(ObservationError, match="come in 1 sets, those of the output in 2"):
         curved.condition_jointly(seen, (X[[9]].expand(2, 1, 1), [[0.1], [0.2]], None, 0.05))
-    with pytest.raises(ObservationError, match="kind='plain' alone"):
+    with pytest.raises(ObservationError, match="no calibration runs"):
         emulator.condition(u=([0.4], [0.12], 0.05)).band(0.9, kind="conformal")
     for sensors, message in (
         ({"w": ([0.2], [0.5])}, "'w' is unknown; there are k, u"),

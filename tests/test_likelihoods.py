@@ -185,9 +185,7 @@ def test_a_solver_corrects_the_answer_that_there_is() -> None:
         wrong.bases.linear_weight.mul_(0.2)
     p = len(exact.bases.linear_weight)
     cokriging = Cokriging.on(exact.bases, torch.zeros(p, p))
-    emulator = Emulator(
-        wrong, [FIELDS.input], [FIELDS.output], noise_std=0.0, given_outputs=cokriging
-    )
+    emulator = Emulator(wrong, [FIELDS.input], [FIELDS.output], given_outputs=cokriging)
     solver, x = integral().numpy().T, SMALL.points().numpy()
     u = emulator.condition()["k"].sample(1, seed=5)[0] @ solver
     start = emulator.condition(u=(x[::2], u[::2], 0.03))

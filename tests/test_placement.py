@@ -226,7 +226,7 @@ def test_a_field_under_log_is_read_as_its_logarithm(linear) -> None:
 
 
 def test_fields_side_by_side_have_their_own_units() -> None:
-    emulator = side_by_side(remainder=torch.full((N,), 0.02))
+    emulator = side_by_side(remainder=(torch.full((N, 2), 0.01), torch.full((N, 1), 0.02)))
     found = emulator.place(1, noise_std={"a": 0.3, "b": 0.02})
     assert found.candidate_fields == ["a"] * PARTS["a"] + ["b"] * PARTS["b"]
     assert found.before[0] == pytest.approx(mean_variance(emulator, emulator.condition().std()))

@@ -6,7 +6,7 @@ Other packages add commands of their own (entry points of the group ``uqsonet.co
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +21,7 @@ from uqsonet.files import require_writable, write_text
 from uqsonet.show.terminal import clear_errors, console, never_silent, show_log
 
 if TYPE_CHECKING:
+    from uqsonet.fields.field import Field
     from uqsonet.runs.runs import Runs
 
 REMOVED = {
@@ -176,6 +177,7 @@ def fit(
 
     Example: uqsonet fit runs.nc --input k --output u -o mine.safetensors
     """
+    from uqsonet.fields.field import Field
     from uqsonet.fitting.fit import fit as learn
 
     show_log()
@@ -183,7 +185,8 @@ def fit(
         raise ConfigError(f"{out}: models are saved as .safetensors")
     require_writable(out)
     runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
-    fields = {**runs.inputs, **runs.outputs}
+    every = {**runs.inputs, **runs.outputs}
+    fields = [Field(name, one.domain, layout=one.layout) for name, one in every.items()]
     places = _places(sensors, field, fields, len(runs.inputs))
     model = learn(
         runs, sensors=places, noise_std=_noise(noise_std), seed=seed, law=law, drift=drift
@@ -322,8 +325,7 @@ def validate(
     emulator = load(model)
     ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
     runs = _runs(file, ins, outs, None, missing, run)
-    fields = {one.name: one for one in emulator.named_fields}
-    places = _places(sensors, field, fields, len(emulator.inputs))
+    places = _places(sensors, field, emulator.named_fields, len(emulator.inputs))
     report = emulator.validate(runs, places, noise_std=_noise(noise_std), seed=seed)
     if out is not None:
         report.save(out)
@@ -390,24 +392,23 @@ def _say_saved(*paths: Path | None) -> None:
             console.print(f"saved: {path}", highlight=False)
 
 
-def _places(text: str | None, name: str | None, fields: Mapping[str, Any], inputs: int) -> object:
+def _places(text: str | None, name: str | None, fields: Sequence[Field], inputs: int) -> object:
     """Return numbers of sensors that are separated by commas, or places from a CSV, by field.
 
-    Fields (with a `domain` each) are inputs first.
+    Fields are inputs first.
     """
     if text is None:
         if name is not None:
             raise ConfigError(f"--field {name}: how many sensors read it? Say so with --sensors")
         return None
     if text.lower().endswith(".csv"):
+        from uqsonet.sensors.sensors import field_number
         from uqsonet.sensors.tables import read_points
 
         if name is None and inputs > 1:
             raise ConfigError(f"--sensors {text}: say with --field which field they read")
-        one = fields.get(name) if name is not None else next(iter(fields.values()))
-        if one is None:
-            raise ConfigError(f"--field {name!r} is unknown; there are {', '.join(fields)}")
-        found: object = read_points(Path(text), one)
+        number = 0 if name is None else field_number(fields, name)
+        found: object = read_points(Path(text), fields[number])
     else:
         try:
             found = [int(part) for part in text.split(",")]

@@ -54,8 +54,9 @@ def model_of(name: str) -> Emulator:
     model.network = Bent() if branch else None
     if law != "gaussian":
         model.use_law(law_class(law).fit(choice.input_sample(model, data), 0))
-    read, left = [Field("k", SMALL, Transform(change))], torch.full((SMALL.size,), 0.05)
-    return Emulator(model, read, [FIELDS.output], noise_std=0.1, remainder=left)
+    read, left = [Field("k", SMALL, Transform(change))], torch.full((SMALL.size, 1), 0.05)
+    noise = {"k": 0.1}
+    return Emulator(model, read, [FIELDS.output], noise_std=noise, remainder=(left, left))
 
 
 @pytest.mark.filterwarnings("ignore::uqsonet.ObservationWarning")

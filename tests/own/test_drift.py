@@ -54,7 +54,7 @@ def test_readings_find_level_and_scale_by_their_evidence(model, level, rough):
     mean, std = mixture(model, at, truth[at])
     size = float(np.std(fields(150, 0)))
     assert np.abs(answer.mean() - mean).max() < 1e-3 * size
-    left = model.remainder.double().numpy() * model.outputs[0].scale
+    left = model.remainder[1].norm(dim=1).double().numpy() * model.outputs[0].scale
     rest = np.diag(model.operator.residual_covariance.numpy()).sum()  # of an operator that copies
     assert rest < 1e-4 and np.abs(answer.std() - np.hypot(std, left)).max() < 0.01 * size
 

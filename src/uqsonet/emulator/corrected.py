@@ -27,7 +27,7 @@ from uqsonet.emulator.likelihood import NamedNoise
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.given import Given
-from uqsonet.operator.closed_form import set_residuals
+from uqsonet.operator.closed_form import LEFT_OVER, scaled_root, set_residuals
 from uqsonet.operator.config import KEPT
 from uqsonet.operator.model import KarhunenLoeveModel
 
@@ -182,7 +182,8 @@ def _fitted(operator: Emulator, every: list[tuple[Tensor, Tensor]], outside: Ten
         beyond = found - model.branch(a.float()).double()
         weight, offset, left = ridge_fit(a, beyond, len(every[-1][0]))
         model.bases.output_mean += outside.mean(0)
-        remainder = outside.var(0).sqrt()
+        square, differ = outside.var(0), outside - outside.mean(0)
+        remainder = scaled_root(differ[:LEFT_OVER].T, square)
         r, p = model.config.input_modes, model.config.output_modes
         old = model.linear
         model.linear = nn.Linear(r, p)
@@ -196,11 +197,14 @@ def _fitted(operator: Emulator, every: list[tuple[Tensor, Tensor]], outside: Ten
             model,
             left.float(),
             float(model.bases.input_remainder),
-            float(remainder.square().mean().sqrt()),
+            float(square.mean().sqrt()),
         )
+    bases = model.bases
+    of_inputs = torch.full((len(bases.input_mean), 1), float(bases.input_remainder))
+    of_inputs = operator.remainder[0] if operator.remainder else of_inputs
     return replace(  # what answers in its place and what calibrates is not of this operator
-        operator, operator=model.eval(), remainder=remainder, calibration=(), given_inputs=None,
-        given_outputs=None,
+        operator, operator=model.eval(), remainder=(of_inputs, remainder),
+        calibration=(), given_inputs=None, given_outputs=None,
     )  # fmt: skip
 
 

@@ -52,8 +52,8 @@ class Emulator:
         paper's operators, which transform by themselves.
     noise_std : mapping of field to float, or None
         Noise of sensors that state none, where it is not zero; None leaves it to the operator.
-    remainder : Tensor, shape (n,), or None
-        Std of what the operator's output modes leave out, at the output's points.
+    remainder : tuple of Tensor, shapes (n, q) and (M, q), or None
+        Roots of the covariance of what the modes leave out, at the points of inputs and outputs.
     calibration : tuple of Calibration
         Runs that calibrate bands: nothing of what answers them was fitted to them.
     given_inputs, given_outputs : OperatorModel or a baseline, or None
@@ -70,7 +70,7 @@ class Emulator:
     outputs: list[Field]
     encoded: bool = True
     noise_std: Mapping[str, float] | None = field(default_factory=dict)
-    remainder: Tensor | None = None
+    remainder: tuple[Tensor, Tensor] | None = None
     calibration: tuple[Calibration, ...] = ()
     given_inputs: Conditioned | None = None
     given_outputs: Conditioned | None = None
@@ -293,15 +293,16 @@ class Emulator:
         return part_locations(number - len(self.inputs), x, self.fields.output.grid)
 
     def remainder_at(self, number: int, x: Tensor) -> Tensor | None:
-        """Return the std (M,) of what the modes leave out of a field at points (M, d)."""
-        one = self.named_fields[number]
-        if number < len(self.inputs):
-            assert self.bases is not None
-            return float(self.bases.input_remainder) * one.scale * torch.ones_like(x[:, 0])
+        """Return a root (M, q) of the covariance of what modes leave out of a field at (M, d)."""
+        one, first = self.named_fields[number], len(self.inputs)
+        of_output = number >= first
         if self.remainder is None:
-            return None
-        left = self.remainder[part_columns(self.outputs, number - len(self.inputs))].double()
-        return one.domain.interpolate(left[:, None], x)[:, 0].abs() * one.scale
+            if of_output or self.bases is None:
+                return None
+            return float(self.bases.input_remainder) * one.scale * torch.ones_like(x[:, :1])
+        fields, place = (self.outputs, number - first) if of_output else (self.inputs, number)
+        root = self.remainder[of_output][part_columns(fields, place)]
+        return one.domain.interpolate(root.double(), x) * one.scale
 
     def reads_outputs(self, sets: Sensors) -> bool:
         """Whether some of the sensors are of output fields."""

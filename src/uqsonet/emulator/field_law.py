@@ -207,7 +207,7 @@ class FieldLaw:
         prior: Tensor | None = None
         for part, law, _, basis in self._laws(x):
             if left is not None:
-                rest[part] = left
+                rest[part] = left.norm(dim=1)
             narrowing = law.narrowing()
             if narrowing is None:
                 std[part] = spread(basis, self._moments(part, law)[1])
@@ -234,7 +234,7 @@ class FieldLaw:
             _, covariance = self._moments(part, law)
             between[part] = basis @ covariance @ basis.T
             if left is not None:
-                between[part].diagonal(dim1=1, dim2=2).add_(left.square())
+                between[part] += left @ left.T
         return between
 
     def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
@@ -258,7 +258,8 @@ class FieldLaw:
                     c = law.sample(count, own).double()
                     found, rest = (torch.addmm(offset, one, basis.T) for one in c), left
                 if rest is not None:  # sets share random numbers
-                    rest = torch.randn(count, len(x), generator=own, dtype=torch.float32) * rest
+                    z = torch.randn(count, rest.shape[1], generator=own, dtype=torch.float64)
+                    rest = z @ rest.T
                 for row, drawn in enumerate(found, sets.start):
                     drawn = drawn if rest is None else drawn.add_(rest)
                     yield row, some, self.field.transform.inverse(self.within(drawn))
@@ -304,12 +305,11 @@ class FieldLaw:
                     quantiles[row] = picked(drawn.T.contiguous())
                 continue
             c = law.sample(size, own).float()
+            z = None if left is None else torch.randn(left.shape[1], size, generator=own)
             for first in range(0, len(x), step):
                 here, noise = slice(first, first + step), 0.0
-                if left is not None:  # sets share random numbers
-                    shape = len(x[here]), size
-                    noise = torch.randn(shape, generator=own, dtype=torch.float32)
-                    noise *= left[here, None].float()
+                if left is not None and z is not None:  # sets share random numbers
+                    noise = left[here].float() @ z
                 for one, into in zip(c, quantiles[part], strict=True):
                     values = basis[here].float() @ one.T + noise
                     into[:, here] = picked(values) + offset[here]

@@ -21,6 +21,7 @@ from uqsonet.operator.file import built, write_weights
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 RUNS = ("inputs", "outputs", "columns")  # tensors of calibration runs in a file
+REMAINDER = "emulator/remainder/input", "emulator/remainder/output"
 ANSWERERS = ("given_inputs", "given_outputs")  # names of what answers, in a header
 
 
@@ -48,7 +49,7 @@ def _content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
     for side in ("inputs", "outputs"):
         extra[side] = [one.as_dict() for one in getattr(emulator, side)]
     if emulator.remainder is not None:
-        tensors["emulator/remainder"] = emulator.remainder
+        tensors |= dict(zip(REMAINDER, emulator.remainder, strict=True))
     for side in ANSWERERS:
         if (one := getattr(emulator, side)) is not None:
             extra[side] = one.method
@@ -108,7 +109,7 @@ def read_fitted(
         "inputs": inputs,
         "outputs": outputs,
         "noise_std": noise_std,
-        "remainder": tensors.get("emulator/remainder"),
+        "remainder": tuple(tensors[name] for name in REMAINDER if name in tensors) or None,
         "calibration": tuple(calibration),
         "unexplained": tensors.get("emulator/cokriging"),
         **answerers,
@@ -148,10 +149,14 @@ def _require_fitting(
 ) -> None:
     """Refuse named fields and tensors of a file that do not belong to its operator."""
     fields = operator.fields
-    for side, named in ((fields.input, inputs), (fields.output, outputs)):
+    sides: Any = fields.input, fields.output
+    shapes: dict[str, tuple[int, ...]] = {}
+    for side, named in zip(sides, (inputs, outputs), strict=True):
         if join([one.domain for one in named]) != side.grid:
             raise DataError(f"its fields {[one.name for one in named]} have other points")
-    shapes: dict[str, tuple[int, ...]] = {"emulator/remainder": (fields.output.grid.size,)}
+    for name, side in zip(REMAINDER, sides, strict=True):
+        columns = tensors[name].shape[1:] if name in tensors else ()
+        shapes[name] = side.grid.size, *(columns or (1,))
     if "emulator/pairs/a" in tensors:
         size, bases = len(tensors["emulator/pairs/a"]), operator.bases
         shapes["emulator/pairs/a"] = size, bases.input_factor.shape[1]

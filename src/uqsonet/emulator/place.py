@@ -142,14 +142,14 @@ class Search:
         at, left = emulator.locations(number, x), emulator.remainder_at(number, x)
         seen = (bases.input_basis(at) if is_input else bases.output_basis(at))[1] * one.scale
         rows = pad(seen, [0, len(self._covariance) - r] if is_input else [r, 0])
-        left = torch.zeros(len(x), dtype=torch.float64) if left is None else left
+        left = torch.zeros(len(x), 1, dtype=torch.float64) if left is None else left
         if weights is not None:
-            return (weights @ rows)[None], float((weights * left).square().sum())
+            return (weights @ rows)[None], float((weights @ left).square().sum())
         share = one.domain.quadrature() / one.domain.quadrature().sum()
         # The sum of variances needs no more than a root of the weighted modes' products.
         values, vectors = torch.linalg.eigh(rows.T @ (share[:, None] * rows))
         root = values.clamp_min(0).sqrt()[:, None] * vectors.T
-        return root, float(share @ left.square())
+        return root, float(share @ left.square().sum(1))
 
     def value(self) -> float:
         """Return the criterion."""

@@ -264,7 +264,7 @@ def _size_of_all(best: Candidate, parts: Parts, every: Functions) -> dict[str, i
 
 def _emulator(
     runs: Runs, data: EncodedRuns, parts: Parts, final: KarhunenLoeveModel, every: Functions,
-    recipe: dict[str, Any], choice: Choice, remainder: Tensor,
+    recipe: dict[str, Any], choice: Choice, remainder: tuple[Tensor, Tensor],
 ) -> Emulator:  # fmt: skip
     """Return the final model with its band, baselines, calibration runs and card.
 
@@ -306,7 +306,7 @@ def _emulator(
 
 def _answering(
     data: EncodedRuns, model: KarhunenLoeveModel, fitted: Functions, choice: Choice,
-    remainder: Tensor,
+    remainder: tuple[Tensor, Tensor],
 ) -> tuple[Emulator, Emulator]:  # fmt: skip
     """Return a model with what was chosen to answer in its place, and regression on its pairs."""
     root, pairs = unexplained_root(model.bases, fitted), targets(model.bases, fitted)

@@ -17,8 +17,9 @@ random, the covariance that the observations ask for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -38,6 +39,7 @@ BUFFERS = "residual_covariance", "residuals", "bases.input_remainder", "output_r
 
 INPUT_MODES, OUTPUT_MODES = 256, 64  # maximum numbers of modes of predictors without networks
 PRODUCT_ROWS = 2048  # pairs in one batch of outer products
+LEFT_OVER = 32  # held-out functions whose parts outside the modes are kept
 NEGLIGIBLE_STD = 1e-6  # directions with a smaller std, relative to the largest, are rounding
 
 
@@ -137,36 +139,54 @@ Splits = Sequence[tuple[Functions, Model]]  # held-out pairs, and an operator ne
 
 
 @torch.no_grad()
-def widen_band(model: Model, splits: Splits) -> Tensor:
+def widen_band(model: Model, splits: Splits) -> tuple[Tensor, Tensor]:
     """Make what operators leave unexplained of held-out pairs part of a model's law.
 
-    Outputs are on the training grid. Returned is the root mean square (M,), at each point, of the
-    residuals outside the span of the output modes.
+    Outputs are on the training grid. Returned are roots (n, q) and (M, q) of the covariance of what
+    lies outside the span of the modes, of inputs and of outputs: functions that held-out pairs
+    leave over, scaled so that the variance at each point is that of all pairs.
     """
-    parts = [_left_over(model, held, source) for held, source in splits]
-    c = torch.cat([one for one, _, _ in parts])
-    shares = [len(one) / len(c) for one, _, _ in parts]
-    outside = sum(share * one for share, (_, one, _) in zip(shares, parts, strict=True))
-    beyond = sum(share * one for share, (_, _, one) in zip(shares, parts, strict=True))
-    assert isinstance(outside, Tensor)
-    scaled = (c / model.bases.output_scale.double()).float()
-    set_residuals(model, scaled, beyond**0.5, float(outside.mean().sqrt()))
-    return outside.sqrt()
+    found = [_left_over(model, held, source) for held, source in splits]
+    coefficients, inputs, outputs = zip(*found, strict=True)
+    c = torch.cat(coefficients)
+    shares = torch.tensor([len(one) for one in coefficients], dtype=torch.float64) / len(c)
+    roots, sizes = [], []
+    for side in (inputs, outputs):
+        square = torch.stack([one.square for one in side], 1) @ shares
+        some = torch.cat([one.some[:, : math.ceil(LEFT_OVER / len(side))] for one in side], 1)
+        roots.append(scaled_root(some, square))
+        sizes.append(float(square.mean().sqrt()))
+    set_residuals(model, (c / model.bases.output_scale.double()).float(), *sizes)
+    return roots[0], roots[1]
 
 
-def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Tensor, float]:
+def scaled_root(functions: Tensor, square: Tensor) -> Tensor:
+    """Return functions (M, q), scaled at each point so that their squares sum to `square` (M,)."""
+    size = functions.square().sum(1).clamp_min(1e-300)
+    return (functions * (square / size).sqrt()[:, None]).float()
+
+
+class Outside(NamedTuple):
+    """What modes leave out of held-out functions: mean square (M,), and of some all (M, q)."""
+
+    square: Tensor
+    some: Tensor
+
+
+def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Outside, Outside]:
     """Return what an operator leaves of held-out pairs, in a model's output modes and beyond.
 
-    These are coefficients (V, p) of residuals, the mean square (M,) outside the span of the modes,
-    and that of what the input modes leave out.
+    These are coefficients (V, p) of residuals, and what modes leave out of inputs and outputs.
     """
     bases, modes, inputs = source.bases, model.bases.output_modes, held.transformed_inputs()
     a = projected(inputs, bases.input_mean, bases.to_coefficients)
     answers = source.answers_to(held, a).double()
-    beyond = 0.0
-    for part, values in inputs.column_blocks():
-        seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
-        beyond += float((values.double() - seen).square().sum())
+    few = slice(0, LEFT_OVER)
+
+    def left_inputs() -> Iterator[tuple[slice, Tensor]]:
+        for part, values in inputs.column_blocks():
+            seen = bases.input_mean[part] + a @ bases.input_factor[part].double().T
+            yield part, values.double() - seen
 
     def residuals() -> Iterator[tuple[slice, Tensor]]:
         for part, u in held.u_rows.column_blocks():
@@ -177,10 +197,12 @@ def _left_over(model: Model, held: Functions, source: Model) -> tuple[Tensor, Te
     onto = model.bases.output_projection()
     for part, left in residuals():
         c += left @ onto[part].double()
-    outside = torch.empty(len(modes), dtype=torch.float64)
-    for part, left in residuals():
-        outside[part] = (left - c @ modes[part].double().T).square().mean(0)
-    return c, outside, beyond / (len(a) * inputs.shape[1])
+    beyond = ((part, left - c @ modes[part].double().T) for part, left in residuals())
+    found = []
+    for blocks in (left_inputs(), beyond):
+        rows = [(left.square().mean(0), left[few].T) for _, left in blocks]
+        found.append(Outside(*(torch.cat(one) for one in zip(*rows, strict=True))))
+    return c, *found
 
 
 @torch.no_grad()

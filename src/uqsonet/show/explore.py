@@ -218,8 +218,7 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
     domain = joint.parts[number] if isinstance(joint, JointDomain) else joint
     rows = part_columns(emulator.inputs if is_input else emulator.outputs, number)
     if not is_input and emulator.remainder is not None:
-        own = emulator.remainder[rows].double()
-        remainder = packed(one.domain.interpolate(own[:, None], domain.points())[:, 0].abs())
+        remainder = packed(emulator.remainder_at(k, domain.points()).norm(dim=1) / one.scale)
     target = None
     if not is_input:  # rows on the modes whose variances sum to the field's mean variance
         _, modes = bases.output_basis(emulator.locations(k, one.domain.points()))
