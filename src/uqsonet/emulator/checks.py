@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -109,24 +110,26 @@ def _range_doubts(operator: Emulator, sets: Sensors) -> list[str]:
     return doubts
 
 
-def drowned(one: Field, level: float) -> str:
-    """Return in words that noise of a field exceeds what its runs differ by."""
-    units = f" {one.units}" if one.units and one.transform.linear else ""
-    return (
-        f"noise_std of {one.name} is {level:g}{units}, more than its runs differ by (std "
-        f"{one.scale:.3g}): such sensors tell next to nothing. Is it in other units?"
-    )
+def drowned(fields: Sequence[Field], levels: Mapping[str, float]) -> list[str]:
+    """Return in words of which fields the noise exceeds what their runs differ by."""
+    return [
+        f"noise_std of {one.name} is {levels[one.name]:g}"
+        f"{f' {one.units}' if one.units and one.transform.linear else ''}, more than its runs "
+        f"differ by (std {one.scale:.3g}): such sensors tell next to nothing. Is it in other units?"
+        for one in fields
+        if levels.get(one.name, 0.0) > one.scale
+    ]
 
 
 def _noise_doubts(operator: Emulator, sets: Sensors) -> list[str]:
     """Return in words which fields have sensors whose noise exceeds the field's std."""
-    doubts = []
+    found = {}
     for number, one in enumerate(operator.named_fields if operator.encoded else []):
         levels = sets.noise_std.nan_to_num(nan=operator.default_noise(number))
         here = levels[sets.mask & sets.at_points & (sets.field == number)]
-        if here.numel() and float(here.min()) > one.scale:
-            doubts.append(drowned(one, float(here.min())))
-    return doubts
+        if here.numel():
+            found[one.name] = float(here.min())
+    return drowned(operator.named_fields, found)
 
 
 def _law_doubts(operator: Emulator, sets: Sensors) -> list[str]:

@@ -135,6 +135,10 @@ class EncodedRuns:
         ]
         return torch.cat(levels)
 
+    def noise_of_inputs(self) -> Tensor:
+        """Return the noise at each point of the encoded input, shape (n,)."""
+        return self.noise_levels()[: self.kappa.shape[1]]
+
     def held_out(self, plan: SensorPlan) -> HeldOut:
         """Return the scored runs as sensors read them."""
         size = min(len(self.split.validation), SCORED_RUNS)

@@ -78,16 +78,14 @@ def choose(parts: Parts, law: str) -> Choice:
         for k, (one, _) in enumerate(parts)
     ]
     inputs = Comparison(held, data.seed)
-    noise = data.noise_levels()[: data.kappa.shape[1]]
-    names = [law]
-    if law == "auto":
+    names = list(NAMES) if law == "auto" else [law]
+    if law == "auto" and len(data.kappa) < MIN_FOR_LAWS:
+        names = ["gaussian"]
+        LOG.info("the law is gaussian: too few runs to compare laws on")
+    elif law == "auto" and data.of_outputs:
         # Laws that move samples take minutes for an answer to sensors of outputs.
-        slow = [name for name in NAMES[1:] if law_class(name).separate]
-        names = [name for name in NAMES if not (data.of_outputs and name in slow)]
-        if len(data.kappa) < MIN_FOR_LAWS:
-            names = ["gaussian"]
-            LOG.info("the law is gaussian: too few runs to compare laws on")
-    laws = equip(models, names, training, inputs, noise_std=noise, seed=data.seed)
+        names = ["gaussian", *(name for name in NAMES[1:] if not law_class(name).separate)]
+    laws = equip(models, names, training, inputs, noise_std=data.noise_of_inputs(), seed=data.seed)
     own, near = model.config.law, near_answers(data, model)
     for name, every in {**{n: [one] for n, one in near.items()}, **plainer}.items():
         inputs.add(name, every)
@@ -196,8 +194,8 @@ def _left_out(parts: Parts) -> Iterator[tuple[int, np.ndarray, KarhunenLoeveMode
     The law of what it leaves over is of other runs. Bases are shared with the model of the split.
     """
     for k, (data, model) in enumerate(parts):
-        rows = compared_runs(data)
-        rows = rows[:SAMPLED_RUNS] if model.network is not None else rows
+        most = SCORED_RUNS if model.network is None else SAMPLED_RUNS
+        rows = compared_runs(data)[: math.ceil(most / len(parts))]
         for some in [rows] if len(parts) > 1 else np.array_split(rows, THIRDS):
             others = [(one.part("validation"), of) for one, of in parts[:k] + parts[k + 1 :]]
             rest = np.setdiff1d(data.split.validation, some)

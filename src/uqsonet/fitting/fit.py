@@ -111,10 +111,7 @@ def fit(
         If an argument is out of range.
     """
     with never_silent("fit", bar):
-        _require_runs(runs)
-        require_law(law)
-        if drift and law not in ("auto", "gaussian"):
-            raise ConfigError(f"drift=True is for the law 'gaussian', found law={law!r}")
+        _require(runs, law, drift)
         LOG.info("%s: %s", runs.name, memory_text(runs))
         runs, splits = sound_split(runs, seed)
         runs = without_rounding(runs)
@@ -122,9 +119,8 @@ def fit(
             splits = [one.uncalibrated() for one in splits]
         noise = _noise(runs, sensors, noise_std)
         data, best, largest, tried = choose_linear(runs, splits, sensors, noise, seed)
-        for one in data.inputs + data.outputs:
-            if (level := noise.get(one.name, 0.0)) > one.scale:
-                warnings.warn(drowned(one, level), DataWarning, stacklevel=2)
+        for text in drowned(data.inputs + data.outputs, noise):
+            warnings.warn(text, DataWarning, stacklevel=2)
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
         parts = list(zip(data.folds(), best.models, strict=True))
@@ -148,8 +144,7 @@ def fit(
 
             final.use_law(law_of_levels(final.bases, data.inputs))
         else:
-            noise = data.noise_levels()[: data.kappa.shape[1]]
-            refit(final, best.model.law, every, seed, noise)
+            refit(final, best.model.law, every, seed, data.noise_of_inputs())
         recipe = {
             "branch": _branch(best),
             **_size(final.config),
@@ -166,8 +161,11 @@ def fit(
         return _emulator(runs, data, parts, final, every, recipe, choice, left)
 
 
-def _require_runs(runs: object) -> None:
-    """Refuse what is not enough runs."""
+def _require(runs: object, law: str, drift: bool) -> None:
+    """Refuse what is not enough runs, and laws that there are not, or not with a drift."""
+    require_law(law)
+    if drift and law not in ("auto", "gaussian"):
+        raise ConfigError(f"drift=True is for the law 'gaussian', found law={law!r}")
     if not isinstance(runs, Runs):
         raise DataError(f"runs must be uqsonet.Runs, found {type(runs).__name__}")
     if len(runs) < MIN_RUNS:
