@@ -188,7 +188,10 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
         "no array 'K'; there are k (90 x 21)",
     ),
     ((*FIT[:-1], "new.pt"), "new.pt: models are saved as .safetensors"),
-    ((*FIT, "--sensors", "3;5"), "--sensors: whole numbers such as 5,12,50, found '3;5'"),
+    (
+        (*FIT, "--sensors", "3;5"),
+        "--sensors: whole numbers such as 5,12,50, or a .csv, found '3;5'",
+    ),
     ((*FIT, "--sensors", "0"), "counts must be from 1 to 21, found 0"),
     ((*FIT, "--transform", "k:log"), "--transform: k=log expected, found 'k:log'"),
     ((*FIT, "--transform", "q=log"), "'q' is none of the fields k, u"),
@@ -225,3 +228,37 @@ def test_a_fit_leaves_what_stands_beside_its_file(folder, model, tmp_path):
     invoke(*words, "--law", "gaussian", "-o", tmp_path / "mine.safetensors")
     assert {one.name for one in tmp_path.iterdir()} >= {state.name, "mine.safetensors"}
     assert [one.read_bytes() for one in state.iterdir()] == [model.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-o", "sensors.csv"), "sensors.csv: is read, or written twice"),
+        (("-o", "new/a.npz", "--plot", "new/a.npz"), "is read, or written twice"),
+        (("-o", "new/a.xyz"), "answers are written to .csv"),
+        (("-o", "new/a.csv", "--plot", "a.bmp"), "pictures end in .png"),
+        (("-o", "mine.safetensors"), "mine.safetensors: is read"),
+    ],
+)
+def test_an_output_is_no_input_and_a_refusal_leaves_nothing(
+    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for one in (folder / "sensors.csv", model):
+        Path(one.name).write_bytes(one.read_bytes())
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    result = invoke("predict", model.name, "sensors.csv", *words, code=1)
+    assert message in flat(result.stderr)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+
+
+def test_names_of_files_are_names_and_no_markup(
+    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    named = tmp_path / "a[red]" / "b[" / "]c.csv"
+    result = invoke("predict", model, folder / "sensors.csv", "-o", named)
+    assert named.exists() and named.name in flat(result.stderr)
+    invoke("predict", model, folder / "sensors.csv", "-o", "~/at-home.csv")
+    assert (tmp_path / "at-home.csv").exists() and not Path("~").exists()

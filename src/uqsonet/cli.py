@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
-from uqsonet.files import require_writable, write_text
+from uqsonet.files import require_picture, require_writable, write_text
 from uqsonet.show.terminal import clear_errors, console, never_silent, show_log
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def describe(
 
     Example: uqsonet describe runs.nc --input k --output u --plot runs.png
     """
-    require_writable(plot)
+    require_writable(plot, read=[file])
+    require_picture(plot)
     if input is None or output is None:
         from uqsonet.runs.files import contents
 
@@ -183,7 +184,7 @@ def fit(
     show_log()
     if out.suffix != ".safetensors":
         raise ConfigError(f"{out}: models are saved as .safetensors")
-    require_writable(out)
+    require_writable(out, read=[file, sensors])
     runs = _runs(file, input, output, transform, missing, run, periodic, groups, merge)
     every = {**runs.inputs, **runs.outputs}
     fields = [Field(name, one.domain, layout=one.layout) for name, one in every.items()]
@@ -221,7 +222,8 @@ def predict(
     from uqsonet.sensors.tables import read_points
     from uqsonet.show import export as exports
 
-    require_writable(out, plot)
+    require_writable(out, plot, read=[model, sensors, points])
+    require_picture(plot)
     if out is not None:
         exports.require_format(out)
     kinds: dict[str, dict[str, Any]] = {
@@ -278,7 +280,8 @@ def place(
     from uqsonet.sensors.tables import read_candidates
     from uqsonet.show.export import csv_text, placement_lines
 
-    require_writable(out, plot)
+    require_writable(out, plot, read=[model, given, candidates])
+    require_picture(plot)
     if out is not None and out.suffix.lower() != ".csv":
         raise ConfigError(f"{out}: places are written to .csv")
     emulator = load(model)
@@ -321,7 +324,7 @@ def validate(
     from uqsonet.emulator.emulator import load
     from uqsonet.show.export import csv_text
 
-    require_writable(out, csv)
+    require_writable(out, csv, read=[model, file, sensors])
     emulator = load(model)
     ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
     runs = _runs(file, ins, outs, None, missing, run)
@@ -351,7 +354,7 @@ def explore(
 
     require_writable(out)
     size = write_page(load(model), out, Path(model).stem)
-    console.print(f"saved: {out} ({size / 1e6:.1f} MB)", highlight=False)
+    console.print(f"saved: {out} ({size / 1e6:.1f} MB)", markup=False, highlight=False)
 
 
 @command
@@ -389,7 +392,7 @@ def _say_saved(*paths: Path | None) -> None:
     """Say which files were written, on the error stream."""
     for path in paths:
         if path is not None:
-            console.print(f"saved: {path}", highlight=False)
+            console.print(f"saved: {path}", markup=False, highlight=False)
 
 
 def _places(text: str | None, name: str | None, fields: Sequence[Field], inputs: int) -> object:

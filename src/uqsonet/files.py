@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from uqsonet import __version__
-from uqsonet.errors import DataError, UQSONetError
+from uqsonet.errors import DataError, ObservationError, UQSONetError
 
 SCHEMA, FORMAT = 1, "uqsonet"
 
 LARGE = 1 << 28  # bytes of an array that stays on disk, and that no small file holds
+
+PICTURES = (".png", ".pdf", ".svg")
 
 Meta = dict[str, Any]
 
@@ -57,12 +59,19 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
 
 
 def path_of(name: Path | str) -> Path:
-    """Return the path of a name; refuse (`DataError`) one that the system cannot look up."""
+    """Return the path of a name, ``~`` being the home folder.
+
+    It refuses (`DataError`) a name that the system cannot look up.
+    """
     try:
-        path = Path(name)
+        path = Path(name).expanduser()
+        if "\0" in str(path):
+            raise ValueError("embedded null byte")
         path.exists()
     except TypeError:
         raise DataError(f"a path is needed, found {type(name).__name__}") from None
+    except (ValueError, RuntimeError) as error:
+        raise DataError(f"{str(name)[:200]!r}: no path ({error})") from None
     except OSError as error:
         raise DataError(f"{str(name)[:200]}: cannot be read: {error.strerror}") from None
     return path
@@ -105,7 +114,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     DataError
         If the disk is full or the folder cannot be written; the old file is untouched.
     """
-    path = Path(path)
+    path = path_of(path)
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,18 +136,39 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def require_writable(*paths: Path | None) -> None:
-    """Refuse (`DataError`) paths that cannot be written, before the work that they are for."""
-    for path in paths:
-        if path is None:
-            continue
+def require_writable(*paths: Path | None, read: Sequence[object] = ()) -> None:
+    """Refuse (`DataError`) paths that cannot be written, before the work that they are for.
+
+    One that is read, or written twice, is refused, too. Nothing is made: no file and no folder.
+    """
+    taken = {path_of(str(one)).resolve() for one in read if one is not None}
+    for path in map(path_of, filter(None, paths)):
         if path.is_dir():
             raise DataError(f"{path}: cannot be written: it is a folder")
+        if path.resolve() in taken:
+            raise DataError(f"{path}: is read, or written twice: state another file")
+        taken.add(path.resolve())
+        there = next(one for one in path.absolute().parents if one.exists())
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=path.parent).close()
+            tempfile.TemporaryFile(dir=there).close()
         except OSError as error:
             raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def require_picture(path: object) -> None:
+    """Refuse (`DataError`) a file for a picture of no format that pictures have; None is none."""
+    if path is not None and path_of(str(path)).suffix.lower() not in PICTURES:
+        raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
+
+
+def require_memory(numbers: int, what: str) -> None:
+    """Refuse (`ObservationError`) results of more double-precision numbers than memory holds."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 8 * numbers > memory:
+        raise ObservationError(
+            f"{what} take {8 * numbers / 1e9:.0f} GB, this machine has {memory / 1e9:.0f} GB: ask "
+            "for fewer, or for fewer points at a time"
+        )
 
 
 def _sync_folder(folder: Path) -> None:

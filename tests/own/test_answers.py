@@ -273,3 +273,14 @@ def test_as_xarray(answer: FieldPosterior) -> None:
     np.testing.assert_array_equal(found["p_mean"].to_numpy(), answer.mean())
     np.testing.assert_array_equal(found["p_lower"].to_numpy(), answer.band(0.8)[0])
     assert found.attrs == {"level": 0.8, "sensors": 4}
+
+
+def test_the_probability_of_more_than_a_threshold(answer: FieldPosterior) -> None:
+    mean, std = answer.mean(), answer.std()
+    limits = [0.0, float(mean.mean())]
+    found = answer.exceedance(limits)
+    assert found.shape == (2, len(mean)) and answer.exceedance(0.0).shape == mean.shape
+    free = std > 1e-3 * std.max()
+    for limit, shares in zip(limits, found, strict=True):
+        expected = 1 - torch.special.ndtr(torch.as_tensor((limit - mean) / std)).numpy()
+        assert np.abs(shares - expected)[free].max() < 0.03

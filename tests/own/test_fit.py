@@ -15,7 +15,7 @@ from tests.own.conftest import Linear, waves
 from uqsonet import Emulator, Runs
 from uqsonet.errors import DataError
 from uqsonet.fields.grid import Grid
-from uqsonet.fitting import choose_law
+from uqsonet.fitting import choose_answer
 from uqsonet.runs.runs import distance_from_gaussian, proposed_transform, split_runs
 
 LINE = np.linspace(0, 1, 12)
@@ -74,7 +74,7 @@ def test_a_kernel_is_taken_where_no_line_explains_the_outputs(tmp_path: Path) ->
 
 
 def test_a_number_of_two_kinds_is_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose_law, "NAMES", ("gaussian", "mixture"))  # others take seconds
+    monkeypatch.setattr(choose_answer, "NAMES", ("gaussian", "mixture"))  # others take seconds
     z = np.random.default_rng(0).standard_normal(100)
     k = z / 5 + np.sign(z)
     u = k[:, None] * (1 + LINE)

@@ -82,16 +82,16 @@ def test_a_named_law_keeps_the_model_and_says_what_would_be_better() -> None:
 
 def test_sensors_of_outputs_of_which_the_model_makes_nothing_are_answered_by_regression() -> None:
     """Squares have two roots: from outputs the model finds neither, and says one is sure."""
-    z = np.random.default_rng(0).standard_normal((180, 4))
+    z = np.random.default_rng(0).standard_normal((240, 4))
     modes = np.cos(np.pi * np.arange(1, 5)[:, None] * LINE) / np.arange(1, 5)[:, None]
     k, u = z @ modes, (z @ modes) ** 2 + 0.5 * (z @ modes)
-    model = uqsonet.fit(uqsonet.Runs({"k": k[:160]}, {"u": u[:160]}), sensors=[12], bar=False)
-    assert model.given_inputs is None and isinstance(model.given_outputs, Regression)
+    model = uqsonet.fit(uqsonet.Runs({"k": k[:220]}, {"u": u[:220]}), sensors=[12], bar=False)
+    assert isinstance(model.given_outputs, Regression)
     row = model.card["recipe"]["answers"][1]
     assert row["read"] == "outputs" and row["above_uqsonet"] > 0.5
-    sensors = np.broadcast_to(LINE[1::2, None], (20, 12, 1)), u[160:, 1::2]
+    sensors = np.broadcast_to(LINE[1::2, None], (20, 12, 1)), u[220:, 1::2]
     found, own = (
-        np.abs(np.asarray(quiet(one, u=sensors)["k"].mean()) - k[160:]).mean()
+        np.abs(np.asarray(quiet(one, u=sensors)["k"].mean()) - k[220:]).mean()
         for one in (model, model.with_operator(model.operator))
     )
     assert found < 0.7 * own
@@ -155,8 +155,12 @@ def test_bands_of_inputs_are_conformal_and_hold_what_they_promise(model: uqsonet
     held = (a >= lower) & (a <= upper)
     spread = (0.8 * 0.2 / 32) ** 0.5  # of what 30 calibration runs promise
     assert abs(float(held.mean()) - 0.8) < 2.5 * spread
-    with pytest.raises(ObservationError, match="sensors of outputs"):
-        quiet(model, u=(LINE[:2], LINE[:2])).band(0.8, kind="conformal")
+    answer = quiet(model, u=(LINE[:2], LINE[:2]))
+    plain = answer.band(0.8, kind="plain")
+    assert not np.array_equal(answer.band(0.8, kind="conformal")[0], plain[0])
+    odd = quiet(model, u=(LINE[:2], LINE[:2]), noise_std=0.1, likelihood="student")
+    with pytest.raises(ObservationError, match="given a likelihood"):
+        odd.band(0.8, kind="conformal")
 
 
 def test_leaving_a_pair_out_is_what_the_closed_form_says() -> None:

@@ -200,6 +200,26 @@ class FieldPosterior:
         quantiles = self.law.quantiles(np.atleast_1d(q), x, count_of(size), seed)
         return self._back(quantiles[:, 0] if q.ndim == 0 else quantiles, points)
 
+    def exceedance(
+        self, thresholds: object, points: object = None, size: int = MOMENT_SAMPLES, seed: int = 0
+    ) -> Any:
+        """Return the probability that u lies above a threshold, point by point.
+
+        Parameters
+        ----------
+        thresholds : float or sequence of float
+            In the field's units. A single number gives a result without their dimension.
+        points : array (M, d), optional
+        size, seed : int
+            It is the share of so many functions: its standard error is at most ``0.5 / size**0.5``.
+        """
+        limits = real_numbers(thresholds, "thresholds")
+        if limits.ndim > 1 or not bool(limits.isfinite().all()):
+            raise ObservationError(f"thresholds must be finite numbers, found {thresholds}")
+        x = self._points(points)
+        found = self.law.exceedance(limits.reshape(-1), x, count_of(size), seed)
+        return self._back(found[:, 0] if limits.ndim == 0 else found, points)
+
     def band(
         self, level: float = 0.9, points: object = None, kind: Kind | None = None,
         whole: bool = False, seed: int = 0,

@@ -23,6 +23,7 @@ from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError, removed
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
+from uqsonet.files import path_of
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
@@ -295,14 +296,16 @@ class Emulator:
     def remainder_at(self, number: int, x: Tensor) -> Tensor | None:
         """Return a root (M, q) of the covariance of what modes leave out of a field at (M, d)."""
         one, first = self.named_fields[number], len(self.inputs)
-        of_output = number >= first
         if self.remainder is None:
-            if of_output or self.bases is None:
+            if number >= first or self.bases is None:
                 return None
             return float(self.bases.input_remainder) * one.scale * torch.ones_like(x[:, :1])
+        of_output = number >= first
         fields, place = (self.outputs, number - first) if of_output else (self.inputs, number)
-        root = self.remainder[of_output][part_columns(fields, place)]
-        return one.domain.interpolate(root.double(), x) * one.scale
+        root = self.remainder[of_output][part_columns(fields, place)].double()
+        both = one.domain.interpolate(torch.cat([root, root.norm(dim=1, keepdim=True)], 1), x)
+        found, size = both[:, :-1], both[:, -1:].abs()
+        return found * (size / found.norm(dim=1, keepdim=True).clamp_min(1e-300)) * one.scale
 
     def reads_outputs(self, sets: Sensors) -> bool:
         """Whether some of the sensors are of output fields."""
@@ -323,7 +326,7 @@ class Emulator:
         """
         from uqsonet.emulator.files import save_model
 
-        save_model(self, Path(path))
+        save_model(self, path_of(path))
 
     def __str__(self) -> str:
         """Return fields, data, recipe, scores and limits."""

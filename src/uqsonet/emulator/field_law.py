@@ -18,6 +18,7 @@ from torch import Tensor
 from uqsonet.emulator.encode import joint_law
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.field import part_columns
+from uqsonet.files import require_memory
 from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED, Given, Moments, spread
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.sensors.sensors import Sensors
@@ -224,6 +225,7 @@ class FieldLaw:
 
     def covariance(self, x: Tensor) -> Tensor:
         """Return the covariance (B, M, M) between points (M, d)."""
+        require_memory(len(self.sets) * len(x) ** 2, "the covariances")
         if self.drawn:
             drawn = self.sample(MOMENT_SAMPLES, x, 0)
             centred = drawn - drawn.mean(1, keepdim=True)
@@ -239,6 +241,7 @@ class FieldLaw:
 
     def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
         """Draw functions (B, size, M) at points (M, d)."""
+        require_memory(len(self.sets) * size * len(x), "the samples")
         samples = torch.empty(len(self.sets), size, len(x), dtype=torch.float64)
         for row, some, drawn in self._draws(size, x, seed):
             samples[row, some] = drawn
@@ -263,6 +266,13 @@ class FieldLaw:
                 for row, drawn in enumerate(found, sets.start):
                     drawn = drawn if rest is None else drawn.add_(rest)
                     yield row, some, self.field.transform.inverse(self.within(drawn))
+
+    def exceedance(self, limits: Tensor, x: Tensor, size: int, seed: object) -> Tensor:
+        """Return the share (B, K, M) of `size` functions above K limits at points (M, d)."""
+        above = torch.zeros(len(self.sets), len(limits), len(x), dtype=torch.float64)
+        for row, _, drawn in self._draws(size, x, seed):
+            above[row] += torch.stack([(drawn > limit).sum(0) for limit in limits])
+        return above / size
 
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std (B, M) of a field from samples; those of the last points are kept."""

@@ -26,7 +26,7 @@ from uqsonet.errors import (
 )
 from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import real_numbers, require_noise
-from uqsonet.files import write_text
+from uqsonet.files import path_of, write_text
 from uqsonet.fitting.card import Model, table_lines
 from uqsonet.fitting.held_out import some_points
 from uqsonet.fitting.plan import SensorPlan
@@ -187,7 +187,7 @@ class Report:
         """Write one HTML page with table and pictures; nothing in it is fetched from elsewhere."""
         from uqsonet.show.pictures import report_page
 
-        write_text(Path(path), report_page(self))
+        write_text(path_of(path), report_page(self))
 
 
 def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]:
@@ -394,10 +394,11 @@ def _scored(
 def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]:
     """Yield the mean (M,) of each set, and functions (S, M) or None without uncertainty.
 
-    Laws that are sampled set by set take long: their functions are those behind their bands, and
-    their mean is that of these functions.
+    Laws that are sampled set by set take long: their functions are those behind their bands. The
+    mean of what is known by functions alone is that of these.
     """
     sets, separate = posterior.sensors, posterior.law.alone
+    drawn = separate or posterior.law.drawn
     some = 1 if separate else max(1, MAX_DRAWN // (SCORE_SAMPLES * len(x)))
     alike = not bool(sets.mask.any())  # without sensors all have one law
     for rows in torch.arange(len(sets)).split(len(sets) if alike else some):
@@ -406,7 +407,7 @@ def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]
             samples = part.sample(SCORE_SAMPLES, x, seed=0 if separate else 1)
         except NoUncertaintyError:
             samples = None
-        means = samples.mean(1) if separate and samples is not None else part.mean(x)
+        means = samples.mean(1) if drawn and samples is not None else part.mean(x)
         for place in range(len(rows)):
             row = 0 if alike else place
             yield means[row], None if samples is None else samples[row]

@@ -121,7 +121,11 @@ class Runs:
             raise DataError(f"runs[{index}]: a slice or a list of numbers gives runs")
         some = copy(self)
         some.inputs, some.outputs = dict(self.inputs), dict(self.outputs)
-        some._take(np.arange(len(self))[without_mask(index, "numbers of runs", error=DataError)])
+        numbers = without_mask(index, "numbers of runs", error=DataError)
+        try:
+            some._take(np.arange(len(self))[numbers])
+        except IndexError as error:
+            raise DataError(f"{len(self)} runs: {error}") from None
         return some
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.field import Transform, part_columns
 from uqsonet.fields.layout import as_base64
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
-from uqsonet.files import write_text
+from uqsonet.files import path_of, write_text
 from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED, sobol_engine
 from uqsonet.operator.model import KarhunenLoeveModel
 
@@ -61,7 +61,7 @@ def write_page(
             f"{MAX_BYTES / 1e6:.3g} MB are allowed; nearly all of it are modes on the points of "
             f"{fields}: fit the model to runs on fewer points, every second one for example"
         )
-    write_text(Path(path), text)
+    write_text(path_of(path), text)
     return size
 
 
@@ -217,7 +217,7 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         left, remainder = model.output_error(), None
     domain = joint.parts[number] if isinstance(joint, JointDomain) else joint
     rows = part_columns(emulator.inputs if is_input else emulator.outputs, number)
-    if not is_input and emulator.remainder is not None:
+    if emulator.remainder is not None:
         remainder = packed(emulator.remainder_at(k, domain.points()).norm(dim=1) / one.scale)
     target = None
     if not is_input:  # rows on the modes whose variances sum to the field's mean variance

@@ -132,6 +132,8 @@ def write_answer(
         write_text(path, csv_text(answer_lines(posterior, arrays, points)))
     elif suffix == ".nc":
         dataset = as_dataset(posterior, arrays, level, points)
+        if odd := [name for name in dataset.variables if "/" in str(name)]:
+            raise DataError(f"{path}: {odd[0]!r}: names in NetCDF hold no '/'; write .npz")
         with atomic_path(path) as part:
             dataset.to_netcdf(part, engine="h5netcdf")
     elif suffix == ".vtu":

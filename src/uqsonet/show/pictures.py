@@ -8,16 +8,15 @@ import io
 import math
 from importlib import resources
 from itertools import cycle
-from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uqsonet.errors import DataError, ObservationError, library
+from uqsonet.errors import ObservationError, library
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
-from uqsonet.files import atomic_path
+from uqsonet.files import atomic_path, path_of, require_picture
 
 if TYPE_CHECKING:
     from uqsonet.sensors.sensors import Sensors
@@ -33,7 +32,6 @@ STYLES = {
 }
 """Colour and line of each method."""
 
-PICTURES = (".png", ".pdf", ".svg")
 
 Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
 MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
@@ -62,11 +60,9 @@ def _saved(figure: Any, path: object) -> Any:
     """Return a picture, written to a file if there is a path."""
     _literal(figure)
     if path is not None:
-        suffix = Path(str(path)).suffix.lower()
-        if suffix not in PICTURES:
-            raise DataError(f"{path}: pictures end in {', '.join(PICTURES)}")
-        with atomic_path(Path(str(path))) as part:
-            figure.savefig(part, dpi=150, format=suffix[1:])
+        require_picture(path)
+        with atomic_path(path_of(str(path))) as part:
+            figure.savefig(part, dpi=150, format=path_of(str(path)).suffix[1:].lower())
     return figure
 
 
