@@ -58,10 +58,10 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
         raise DataError(f"{path}: {what} ({text[:1000]})") from None
 
 
-def path_of(name: Path | str) -> Path:
+def path_of(name: Path | str, done: str = "read") -> Path:
     """Return the path of a name, ``~`` being the home folder.
 
-    It refuses (`DataError`) a name that the system cannot look up.
+    It refuses (`DataError`) a name that the system cannot look up; `done` says what for.
     """
     try:
         path = Path(name).expanduser()
@@ -73,7 +73,7 @@ def path_of(name: Path | str) -> Path:
     except (ValueError, RuntimeError) as error:
         raise DataError(f"{str(name)[:200]!r}: no path ({error})") from None
     except OSError as error:
-        raise DataError(f"{str(name)[:200]}: cannot be read: {error.strerror}") from None
+        raise DataError(f"{str(name)[:200]}: cannot be {done}: {error.strerror}") from None
     return path
 
 
@@ -114,7 +114,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     DataError
         If the disk is full or the folder cannot be written; the old file is untouched.
     """
-    path = path_of(path)
+    path = path_of(path, "written")
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def require_writable(*paths: Path | None, read: Sequence[object] = ()) -> None:
     One that is read, or written twice, is refused, too. Nothing is made: no file and no folder.
     """
     taken = {path_of(str(one)).resolve() for one in read if one is not None}
-    for path in map(path_of, filter(None, paths)):
+    for path in (path_of(one, "written") for one in paths if one is not None):
         if path.is_dir():
             raise DataError(f"{path}: cannot be written: it is a folder")
         if path.resolve() in taken:
