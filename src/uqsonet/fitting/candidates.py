@@ -86,10 +86,10 @@ class EncodedRuns:
             u = with_hidden_values(u, kappa, outputs, splits[0].training, seed)
         else:
             u = like.u
-        fields = [*sides[0], *sides[1]]
+        named = [*sides[0], *sides[1]]
         if sensors is None:
             sensors = sorted({min(m, kappa.shape[1]) for m in SENSOR_COUNTS})
-        plan = SensorPlan.of(sensors, fields, len(sides[0]), [f.domain.points() for f in fields])
+        plan = SensorPlan.of(sensors, named, len(sides[0]), [f.domain.points() for f in named])
         fields = OperatorFields(runs.name, input, output)
         return cls(*sides, fields, kappa, u, splits, plan, noise_std, seed)
 

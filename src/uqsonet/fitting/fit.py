@@ -273,13 +273,13 @@ def _emulator(
         take_nearest(final, held, range(held.size), choice.nearest, parts[0][1])
     emulator, regression = _answering(data, final, every, choice, remainder)
     calibration, judged = [], []
+    held_out = [(one.part("validation"), model) for one, model in parts]
     in_turn = len(parts) > 1
-    sampled = data.of_outputs and final.network is not None
-    most = SAMPLED_RUNS if sampled else SCORED_RUNS
+    most = SAMPLED_RUNS if data.of_outputs and final.network is not None else SCORED_RUNS
     for one, model in parts if len(data.split.calibration) else []:
         asked = emulator, regression
         if in_turn:
-            left = widen_band(model, [(of.part("validation"), its) for of, its in parts])
+            left = widen_band(model, held_out)
             asked = _answering(data, model, one.part("training"), choice, left)
         kept = one.split.calibration
         rows = data.kappa.take(kept), data.u.take(kept)
