@@ -247,7 +247,8 @@ def fitted(data: Data, read: str, outputs: list[str], rows: list[Row]) -> Any:
 
     runs = uqsonet.Runs(side([read]), None if outputs == [read] else side(outputs))
     counts = [places for one, _, places in rows if one == read and isinstance(places, int)]
-    return uqsonet.fit(runs, sensors=sorted(set(counts)), bar=False)
+    placed = {one: data.points[one][places] for one, _, places in rows if one in outputs}
+    return uqsonet.fit(runs, sensors=sorted(set(counts)) or placed, bar=False)
 
 
 def draw(table: Any, path: Path) -> None:

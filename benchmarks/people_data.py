@@ -1,4 +1,4 @@
-"""Seven small data sets of the kinds that people bring, each made anew from a seed.
+"""Eight small data sets of the kinds that people bring, each made anew from a seed.
 
 Nothing is downloaded. Each is `size` runs to learn from and others to score on, of the same law.
 """
@@ -237,7 +237,44 @@ def plate_with_a_hole(tests: int, rng: np.random.Generator) -> Data:
     u[:, free] = solve(load[:, free].T).T
     fields = {"heat": heat, "ux": u[:, ::2], "uy": u[:, 1::2]}
     rows: list[Row] = [("heat", one, 8) for one in ("ux", "uy")]
-    return Data(fields, dict.fromkeys(fields, nodes), size, [("heat", ["ux", "uy"], rows)])
+    gauges = np.array([20 * 51 + 5, 20 * 51 + 25, 20 * 51 + 45, 45 * 51 + 15, 45 * 51 + 35])
+    read: list[Row] = [("ux", one, gauges) for one in ("uy", "heat")]
+    models = [("heat", ["ux", "uy"], one) for one in (rows, read)]
+    return Data(fields, dict.fromkeys(fields, nodes), size, models)
+
+
+def aquifer(tests: int, rng: np.random.Generator) -> Data:
+    """Steady flow to a pumped well through 40 x 30 cells, some of them not active; 8 wells read it.
+
+    The conductivity is lognormal; the head is held along the left edge, and it rains.
+    """
+    size, shape, across = 240, (40, 30), 20.0
+    points = box(*(across * (np.arange(n) + 0.5) for n in shape))
+    x, y = (points / points.max(0)).T
+    active = (x + 0.6 * y < 1.3) & ((x - 0.35) ** 2 + (y - 0.9) ** 2 > 0.02)
+    k = np.exp(2.0 + 0.8 * gaussian_fields(points, 120.0, size + tests, rng))  # m a day, x 10 m
+    number = np.arange(len(points)).reshape(shape)
+    i = np.concatenate([number[1:].ravel(), number[:, 1:].ravel()])
+    j = np.concatenate([number[:-1].ravel(), number[:, :-1].ravel()])
+    open_faces = active[i] & active[j]
+    i, j = i[open_faces], j[open_faces]
+    held = active & (points[:, 0] < across)
+    source = np.where(active, 0.001 * across**2, 0.0)
+    source[number[18, 11]] -= 350.0
+    free = np.flatnonzero(active & ~held)
+    head = np.full((size + tests, len(points)), 50.0)
+    for run, values in enumerate(k):
+        between = 10 * 2 / (1 / values[i] + 1 / values[j])
+        flow = sp.coo_matrix((-between, (i, j)), (len(points),) * 2)
+        flow = flow + flow.T
+        flow = (flow - sp.diags(np.asarray(flow.sum(1)).ravel())).tocsc()
+        known = source - flow @ np.where(held, 50.0, 0.0)
+        head[run, free] = splu(flow[free][:, free]).solve(known[free])
+    places = [(6, 5), (6, 22), (14, 10), (15, 18), (22, 5), (22, 16), (30, 4), (30, 12)]
+    wells = np.searchsorted(np.flatnonzero(active), [number[place] for place in places])
+    fields = {"k": k[:, active], "head": head[:, active]}
+    rows: list[Row] = [("head", one, wells) for one in ("head", "k")]
+    return Data(fields, dict.fromkeys(fields, points[active]), size, [("k", ["head"], rows)])
 
 
 KINDS: dict[str, Callable[[int, np.random.Generator], Data]] = {
@@ -247,5 +284,6 @@ KINDS: dict[str, Callable[[int, np.random.Generator], Data]] = {
     "climate": climate,
     "permeability": permeability,
     "plate": plate_with_a_hole,
+    "aquifer": aquifer,
 }
 """Makers of the data sets: number of runs to score on and generator to data."""

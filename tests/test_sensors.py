@@ -1,11 +1,16 @@
 """What sensors read, evaluation sets, and which observations a field refuses."""
 
+import warnings
+
 import numpy as np
+import pytest
 import torch
 from scipy.stats import norm
 
+from uqsonet.errors import ObservationWarning
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
+from uqsonet.sensors.sensors import sensors_at
 from uqsonet_study.layouts import uniform_layouts
 from uqsonet_study.problems import get_problem
 from uqsonet_study.references import evaluation_observations
@@ -49,3 +54,16 @@ def test_evaluation_sets_are_ordered_by_count_then_function():
     assert o.counts.tolist() == [1, 1, 1, 2, 2, 2]
     assert o.values[:, 0].tolist() == [0.0, 34.0, 68.0, 3.0, 36.0, 69.0]
     assert o.mask.tolist() == [[True, False]] * 3 + [[True, True]] * 3
+
+
+def test_readings_in_one_column_are_sets_of_one_sensor_with_a_word():
+    column = [[0.1], [0.5], [0.9]]
+    with pytest.warns(ObservationWarning, match=r"3 sets of one .*; values of shape \(3,\)"):
+        assert sensors_at(PLAIN, column, [[1.0], [2.0], [3.0]]).values.shape == (3, 1)
+    with pytest.warns(ObservationWarning, match="one column"):
+        assert sensors_at(PLAIN, [0.1, 0.5], [[1.0], [2.0]]).values.shape == (2, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sensors_at(PLAIN, column, [1.0, 2.0, 3.0]).values.shape == (1, 3)
+        assert sensors_at(PLAIN, [[[0.1]], [[0.5]]], [[1.0], [2.0]]).values.shape == (2, 1)
+        assert sensors_at(PLAIN, [[0.1]], [[1.0]]).values.shape == (1, 1)

@@ -300,3 +300,14 @@ def test_rounding_does_not_choose_what_answers(scale: float) -> None:
     found = uqsonet.fit(uqsonet.Runs({"a": field}, {"u": a}), sensors=[4], bar=False)
     # All answers are exact, but for the rounding of values.
     assert found.given_inputs is None is found.given_outputs
+
+
+@pytest.mark.parametrize(("length", "scaled"), [(0.02, True), (2.0, False)])
+def test_few_rough_runs_do_not_count_their_variance_twice(length: float, scaled: bool) -> None:
+    """Modes of as many as all runs hold all their variance, and leave much out of other runs."""
+    x = np.linspace(0, 1, 150)
+    root = np.linalg.cholesky(np.exp(-np.abs(x[:, None] - x) / length))
+    runs = np.random.default_rng(0).standard_normal((60, 150)) @ root.T
+    model = uqsonet.fit(uqsonet.Runs({"k": runs}, {"u": runs.cumsum(1)}), sensors=[5], bar=False)
+    assert (model.operator.bases.mode_std.min() < 0.95) == scaled
+    assert np.mean(model.condition(np.zeros((0, 1)), [])["k"].std()) == pytest.approx(1, abs=0.12)

@@ -31,6 +31,10 @@ def runs(size: int, seed: int) -> Runs:
     return Runs({"k": k}, {"head": head, "flow": flow})
 
 
+def runs_of(k: np.ndarray, head: np.ndarray) -> Runs:
+    return Runs({"k": k}, {"head": head})
+
+
 @pytest.fixture(scope="module")
 def model() -> uqsonet.Emulator:
     return uqsonet.fit(runs(240, 0), sensors={"head": WELLS}, noise_std=0.01, bar=False)
@@ -170,3 +174,31 @@ def test_samples_are_as_rough_as_the_runs() -> None:
     one = quiet(model, places[0], k[250, [8, 20, 32]])
     covariance = np.cov(one.sample(20000).T)
     assert np.abs(covariance - one.covariance()).max() < 0.05 * covariance.max()
+
+
+def test_samples_that_are_not_like_the_runs_are_noticed() -> None:
+    """The runs to learn from are rough and large; of others, some are smooth and some small."""
+    k, head, _ = fields(260, 0)
+    noise = 0.1 * head.std() * np.random.default_rng(1).standard_normal(head.shape)
+    model = uqsonet.fit(
+        Runs({"k": k[:200]}, {"head": (head + noise)[:200]}), sensors=[2], bar=False
+    )
+    k, head, noise = k[200:], head[200:], noise[200:]
+    like, smooth, small, few = (
+        model.validate(runs_of(k[:size], values[:size]))
+        for values, size in ((head + noise, 60), (head, 60), (0.1 * (head + noise), 60), (head, 9))
+    )
+    texts = "times as rough as the runs", "of the samples' values leave the range of the runs"
+    assert [text in str(like) for text in texts] == [False, False]
+    assert smooth.scores[0].roughness > 1.25 and texts[0] in str(smooth)
+    assert small.scores[0].outside > 0.05 and texts[1] in str(small)
+    assert np.isnan(few.scores[0].outside) and texts[1] not in str(few)
+    assert like.scores[0].outside < 0.02 and 0.9 < like.scores[0].roughness < 1.1
+
+
+def test_runs_without_an_open_value_have_no_share_of_bands() -> None:
+    """It does not rain in some runs, and near ones say so: the other runs count alone."""
+    k, head, _ = fields(200, 0)
+    rain = uqsonet.FieldRuns.of(np.maximum(head - 0.2, 0), transform="identity")
+    model = uqsonet.fit(Runs({"k": k}, {"rain": rain}), sensors=[2], law="gaussian", bar=False)
+    assert all(np.isfinite(row["plain_90"]) for row in model.card["scores"])

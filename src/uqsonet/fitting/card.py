@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Model = Any  # an `uqsonet.Emulator`. Its methods call this room, which therefore does not import it
 
+ROUGHNESS, MAX_OUTSIDE = (0.8, 1.25), 0.05  # of samples beside runs; beyond, the card says so
+
 ORDER = {
     name: place
     for place, name in enumerate((
@@ -152,6 +154,16 @@ def _answer_texts(card: Mapping[str, Any]) -> list[str]:
     return [text[0].upper() + text[1:] for text in texts]
 
 
+def sample_remarks(row: Mapping[str, Any]) -> list[str]:
+    """Return in words where samples are not like the runs, from a row of scores."""
+    texts, roughness, outside = [], row.get("roughness", 1.0), row.get("outside", 0.0)
+    if roughness < ROUGHNESS[0] or roughness > ROUGHNESS[1]:
+        texts.append(f"samples are {roughness:.2g} times as rough as the runs")
+    if outside > MAX_OUTSIDE:
+        texts.append(f"{outside:.0%} of the samples' values leave the range of the runs")
+    return texts
+
+
 def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
@@ -177,6 +189,8 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
         free = rows.get(("sensor_free", field, count))
         if method == "uqsonet" and free and row["crps"] > 0.98 * free["crps"]:
             texts.append(f"{count} sensors tell almost nothing about {field}.")
+        remarks = sample_remarks(row) if method == "uqsonet" else []
+        texts += [f"{field}, {count} sensors: {text}." for text in remarks]
     calibration = card.get("data", {}).get("calibration", 0)
     if not calibration and not recipe.get("drift"):
         texts.append("It has no calibration runs, as groups were few: bands are those of its law.")

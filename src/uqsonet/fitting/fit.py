@@ -43,7 +43,7 @@ from uqsonet.fitting.choose_law import refit, require_law
 from uqsonet.fitting.comparison import first_not_worse, preferable
 from uqsonet.fitting.validate import Judged, score
 from uqsonet.operator.baselines import plain
-from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
+from uqsonet.operator.closed_form import scale_modes, targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
@@ -130,6 +130,7 @@ def fit(
             choice = choose(parts, law)
         every = data.part("training", "validation")
         final = linear_model(every, **_size_of_all(best, parts, every))
+        scale_modes(final.bases, best.model.bases.mode_std.square())
         if best.lengths:
             use_kernel(final, every, best.lengths)
         if drift:

@@ -27,7 +27,7 @@ from uqsonet.errors import (
 from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.files import path_of, write_text
-from uqsonet.fitting.card import Model, table_lines
+from uqsonet.fitting.card import Model, sample_remarks, table_lines
 from uqsonet.fitting.held_out import some_points
 from uqsonet.fitting.plan import SensorPlan
 from uqsonet.gauss.metrics import (
@@ -68,6 +68,8 @@ many runs each says less, as their points go up and down together."""
 
 
 RANK_BINS = 10  # number of bins of the rank histogram
+SLACK = 0.1  # of the truths' range at a point, by which samples may leave it
+RANGE_RUNS = 20  # truths whose range says something, at least
 MIN_CHANCE = 0.01  # of ranks under a calibrated law, below which a report says so
 
 
@@ -94,6 +96,12 @@ class Score:
     functional_ranks : list of float
         The rank of the truth's mean over the domain, run by run, in [0, 1]: uniform for a
         calibrated law (simulation-based calibration; Talts et al., arXiv 1804.06788).
+    roughness : float
+        By how much samples differ between neighbouring points, over how much the truths do: the
+        root of the ratio of their variograms there.
+    outside : float
+        Share of the samples' values that leave the truths' range at the point by more than `SLACK`
+        of it; not a number where there are less than `RANGE_RUNS`.
     """
 
     method: str
@@ -109,6 +117,8 @@ class Score:
     whole: dict[float, float] | None
     ranks: list[float]
     functional_ranks: list[float]
+    roughness: float = math.nan
+    outside: float = math.nan
 
     def row(self) -> dict[str, Any]:
         """Return the score as a flat row of a table; errors in percent, coverage as shares."""
@@ -119,7 +129,7 @@ class Score:
         for kind in ("plain", "conformal", "whole"):
             bands = getattr(self, kind) or {}
             row |= {f"{kind}_{100 * level:.0f}": round(share, 4) for level, share in bands.items()}
-        return row
+        return row | {name: round(getattr(self, name), 4) for name in ("roughness", "outside")}
 
     def chance(self) -> float:
         """Return the chance that a calibrated law has as uneven functional ranks (chi-squared)."""
@@ -176,6 +186,7 @@ class Report:
             for level, share in held.items():
                 if abs(share - level) > slack:
                     remarks.append(f"{where}: the {level:.0%} band holds {share:.0%} of the truths")
+            remarks += [f"{where}: {text}" for text in sample_remarks(score.row())]
             if score.functional_ranks and (p := score.chance()) < MIN_CHANCE:
                 remarks.append(
                     f"{where}: ranks of the domain's mean are not uniform (probability {p:.1g}): "
@@ -356,6 +367,9 @@ def _scored(
     `what` is the method, the field and the number of sensors.
     """
     found: defaultdict[str, list[Any]] = defaultdict(list)
+    every = torch.cat([truths for _, truths, _ in answers])
+    low, high = every.amin(0), every.amax(0)
+    beyond, near = SLACK * (high - low), _nearest(answers[0][2])
     for posterior, truths, x in answers:
         equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
         bands, separate = [], posterior.law.alone
@@ -374,21 +388,37 @@ def _scored(
             found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
             found["ranks"].append(rank_shares(ordered, truth, RANK_BINS))
             found["functional"].append(float((samples.mean(1) < truth.mean()).double().mean()))
+            left = (samples < low - beyond) | (samples > high + beyond)
+            found["outside"].append(float(left.double().mean()))
+            steps = [(f - f[..., near]).square().mean() for f in (samples, truth)]
+            found["steps"].append([float(one) for one in steps])
         if conformal:
             plain = torch.stack(bands) if separate else posterior.quantile(ENDS, x, SCORE_SAMPLES)
             for kind in ("conformal", "whole"):
                 found[kind] += _inside(posterior, plain, truths, kind == "whole").tolist()
-    means = {name: np.mean(rows, 0).tolist() for name, rows in found.items()}
+    with warnings.catch_warnings():  # where none of the runs has an open value
+        warnings.filterwarnings("ignore", "Mean of empty slice")
+        means = {name: np.nanmean(rows, 0).tolist() for name, rows in found.items()}
     bands = {kind: dict(zip(COVERAGE_LEVELS, means[kind], strict=True))
              for kind in ("plain", "conformal", "whole") if kind in means}  # fmt: skip
-    errors = np.array(found["error"])
+    errors, (ours, true) = np.array(found["error"]), means.get("steps", (math.nan, math.nan))
     size, spread = len(errors), float(np.nanstd(errors, ddof=1)) if len(errors) > 1 else 0.0
     return Score(
         *what, size, float(np.nanmean(errors)), spread / math.sqrt(size),
         crps=means.get("crps", math.nan), energy=means.get("energy", math.nan),
         plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
         ranks=means.get("ranks", []), functional_ranks=found["functional"],
+        roughness=math.sqrt(ours / true) if true > 0 else math.nan,
+        outside=means.get("outside", math.nan) if size >= RANGE_RUNS else math.nan,
     )  # fmt: skip
+
+
+def _nearest(x: Tensor) -> Tensor:
+    """Return the number (M,) of the point next to each of points (M, d), their box being a cube."""
+    size = (x.amax(0) - x.amin(0)).clamp_min(1e-300)
+    distance = torch.cdist(x / size, x / size)
+    distance.fill_diagonal_(torch.inf)
+    return distance.argmin(1)
 
 
 def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]:

@@ -27,6 +27,7 @@ class KarhunenLoeveBases(nn.Module):
     input_mean: Tensor
     input_factor: Tensor
     to_coefficients: Tensor
+    mode_std: Tensor
     input_remainder: Tensor
     output_mean: Tensor
     output_modes: Tensor
@@ -49,6 +50,8 @@ class KarhunenLoeveBases(nn.Module):
         self.register_buffer("input_factor", torch.zeros(n, r))
         # Of training only, and double: a mode of 1e-6 times the first one's size is told from it.
         self.register_buffer("to_coefficients", double(n, r), persistent=False)
+        # Of training only: the std of modes over that of the runs which they were fitted to.
+        self.register_buffer("mode_std", torch.ones(r, dtype=torch.float64), persistent=False)
         self.register_buffer("input_remainder", double())
         self.register_buffer("output_mean", double(points))
         self.register_buffer("output_modes", torch.zeros(points, p))

@@ -21,8 +21,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from uqsonet.gauss.blocks import least_squares, projected
@@ -136,6 +138,36 @@ def fit_constants(model: Model, functions: Functions) -> None:
 
 
 Splits = Sequence[tuple[Functions, Model]]  # held-out pairs, and an operator new to them
+
+
+@torch.no_grad()
+def held_out_variance(splits: Splits) -> Tensor:
+    """Return the variance (r,) of held-out inputs in modes whose fitted runs have 1; at most 1.
+
+    Modes of few rough runs carry what these runs happen to hold, and other runs have less there.
+    Mean squares are made to rise or to fall with the mode, and raised by a standard error.
+    """
+    known = []
+    for pairs, model in splits:
+        bases = model.bases
+        a = projected(pairs.transformed_inputs(), bases.input_mean, bases.to_coefficients)
+        known.append(a.square())
+    found = torch.cat(known)
+    squares = found.mean(0).numpy()
+    both = [isotonic_regression(squares, increasing=rising).x for rising in (True, False)]
+    nearest = min(both, key=lambda one: float(np.square(one - squares).sum()))
+    raised = (1 + (2 / len(found)) ** 0.5) * nearest
+    return torch.from_numpy(np.minimum(raised, 1))
+
+
+@torch.no_grad()
+def scale_modes(bases: KarhunenLoeveBases, variance: Tensor) -> None:
+    """Give modes of inputs another variance (k,); modes beyond these have that of the last."""
+    last = torch.arange(bases.input_factor.shape[1]).clamp_max(len(variance) - 1)
+    std = variance[last].sqrt()
+    for buffer in (bases.input_factor, bases.linear_weight, bases.mode_std):
+        buffer.mul_(std)
+    bases.to_coefficients.div_(std)
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from uqsonet.errors import ObservationError, nearest
+from uqsonet.errors import ObservationError, ObservationWarning, nearest
 from uqsonet.fields.field import AXES, Field
 from uqsonet.fields.grid import Values
 from uqsonet.fields.numbers import (
@@ -254,24 +255,24 @@ def sensors_at(
     single = y.ndim == 1
     if single:
         x, y = x[None], y[None]
-    if x.ndim == 2:
-        x = x[..., None] if dim == 1 and x.shape == y.shape else x.expand(len(y), *x.shape)
+    if x.ndim == 2 and dim == 1 and x.shape == y.shape:
+        if x.shape[1] == 1 < len(x):
+            text = (
+                f"locations and values in one column are read as {len(x)} sets of one sensor each; "
+                f"values of shape ({len(x)},) are one set, and locations of shape ({len(x)}, 1, 1) "
+                "say that these are sets"
+            )
+            warnings.warn(text, ObservationWarning, stacklevel=2)
+        x = x[..., None]
+    elif x.ndim == 2:
+        x = x.expand(len(y), *x.shape)
     if x.ndim == 3 and x.shape[-1] != dim:
         raise ObservationError(
             f"locations have {x.shape[-1]} coordinates, {field.name} has {dim} "
             f"({', '.join(AXES[:dim])})"
         )
-    m = torch.ones_like(y, dtype=torch.bool)
-    if mask is not None:
-        require_no_frame(mask, "mask")
-        mask = without_mask(mask, "mask")
-        try:
-            m = torch.as_tensor(mask)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ObservationError(f"mask must be boolean ({error})") from None
-        m = m[None] if single and m.ndim == 1 else m
-        if m.dtype != torch.bool:
-            raise ObservationError(f"mask must be boolean, found {m.dtype}")
+    m = torch.ones_like(y, dtype=torch.bool) if mask is None else _booleans(mask)
+    m = m[None] if single and m.ndim == 1 else m
     if y.ndim != 2 or x.shape[:-1] != y.shape or m.shape != y.shape or not len(y):
         raise ObservationError(
             "shapes do not fit: locations (B, m, d), values (B, m) and mask (B, m) expected, "
@@ -284,6 +285,18 @@ def sensors_at(
     labels = [str(k) for k in range(len(y))]
     kind = "torch" if isinstance(locations, Tensor) or isinstance(values, Tensor) else "numpy"
     return Sensors(x, y, m, None, noise, torch.full(y.shape, number), labels, single, kind)
+
+
+def _booleans(mask: object) -> Tensor:
+    """Return a mask as a tensor; it refuses what is not boolean."""
+    require_no_frame(mask, "mask")
+    try:
+        found = torch.as_tensor(without_mask(mask, "mask"))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ObservationError(f"mask must be boolean ({error})") from None
+    if found.dtype != torch.bool:
+        raise ObservationError(f"mask must be boolean, found {found.dtype}")
+    return found
 
 
 def checked_sensors(

@@ -339,7 +339,8 @@ def _cells(score: Any) -> dict[str, str]:
     for kind in ("plain", "conformal", "whole"):
         for level, share in (getattr(score, kind) or {}).items():
             found[f"{kind} {100 * level:.0f} %"] = f"{100 * share:.0f}"
-    return found
+    known = {"roughness": f"{score.roughness:.2f}", "outside, %": f"{100 * score.outside:.1f}"}
+    return found | {name: "" if text == "nan" else text for name, text in known.items()}
 
 
 def _literal(figure: Any) -> None:
