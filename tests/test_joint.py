@@ -23,6 +23,7 @@ from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws.mixture import MixtureLaw
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.perceptrons import MLP
 from uqsonet.runs.functions import Functions
 from uqsonet_study.baselines import build_baseline
 
@@ -47,6 +48,8 @@ def pairs(bent: float, seed: int = 0, size: int = 3000) -> Functions:
 
 class Bent(torch.nn.Module):
     """A branch that is known: what a square adds to the linear map, in the first coefficients."""
+
+    slopes = MLP.slopes
 
     def forward(self, a: Tensor) -> Tensor:
         found = torch.zeros(*a.shape[:-1], 6)

@@ -37,11 +37,16 @@ def test_sharp_readings_of_a_curved_operator_agree_with_a_grid(readings: int) ->
         calls.append(len(a))
         return seen(a)[:, :readings]
 
+    def slopes(a: Tensor, along: Tensor) -> Tensor:
+        calls.append(len(a))
+        found = torch.func.vmap(torch.func.jacrev(lambda one: seen(one[None])[0, :readings]))(a)
+        return found.double() @ along.T
+
     none = torch.zeros(0, 2, dtype=torch.float64)
     law = GaussianLaw(torch.zeros(2, dtype=torch.float64), none, none[:, 0])
     slope = torch.autograd.functional.jacobian(lambda a: answers(a[None])[0], torch.zeros(2))
     noise = wide**2 * torch.eye(readings, dtype=torch.float64)
-    source = Split(law, VALUES[:readings], noise, slope.double(), answers)
+    source = Split(law, VALUES[:readings], noise, slope.double(), answers, slopes)
     calls.clear()
     samples, _ = tempered(source, 4096, torch.Generator().manual_seed(0))
     assert samples.effective_size > 1000

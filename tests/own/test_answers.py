@@ -14,6 +14,7 @@ import uqsonet
 from tests.own.conftest import Linear, quiet
 from uqsonet import Emulator, FieldPosterior, Runs, WeightedPoints
 from uqsonet.errors import ConfigError, ObservationError, ObservationWarning
+from uqsonet.show.pictures import _triangles
 
 LAW = Linear()
 PLACES = LAW.points[[3, 40, 77, 120]]
@@ -249,6 +250,27 @@ def test_pictures_of_any_dimension(answer: FieldPosterior, tmp_path: Path) -> No
     model = uqsonet.fit(uqsonet.Runs({"a": rows}, {"p": rows}), sensors=[2], bar=False)
     model.condition([0, 0.2], rows[0, :2]).plot(tmp_path / "b.pdf", level=0.5)
     assert (tmp_path / "b.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_number_is_drawn_as_histograms_and_a_mesh_without_its_hole() -> None:
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(0)
+    angle, radius = np.meshgrid(np.linspace(0, 2 * np.pi, 40, False), np.linspace(1, 3, 12))
+    ring = (radius * np.stack([np.cos(angle), np.sin(angle)])).reshape(2, -1).T
+    waves = rng.standard_normal((60, 3)) @ np.stack([ring[:, 0], ring[:, 1], ring.prod(1)])
+    peak = waves.max(1, keepdims=True)
+    model = uqsonet.fit(uqsonet.Runs({"a": (waves, ring)}, {"peak": peak}), sensors=[2], bar=False)
+    answer = model.condition(ring[[30, 200]], waves[0, [30, 200]])
+    axes = answer["peak"].plot(truth=peak[0]).axes[1]
+    names = ["without sensors", "given the sensors", "90 % band", "mean", "truth"]
+    assert [one.get_text() for one in axes.get_legend().get_texts()] == names
+    mean, truth = (line.get_xdata()[0] for line in axes.lines)
+    assert (mean, truth) == (answer["peak"].mean()[0], peak[0, 0])
+    mesh = _triangles(ring)
+    corners = ring[mesh.get_masked_triangles()]
+    area = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])).sum() / 2
+    assert area == pytest.approx(8 * np.pi, rel=0.01)
+    assert answer["a"].plot().axes[1].collections[0].__class__.__name__ == "TriMesh"
 
 
 def test_a_picture_of_runs_has_a_row_for_each_field(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from uqsonet.operator.kernel_branch import (
     CONSTANT,
     LENGTHS,
     LINEAR,
+    KernelBranch,
     least_left_out,
     solved,
     squared_exponential,
 )
+from uqsonet.operator.perceptrons import MLP
 
 
 def drawn(size: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,3 +63,25 @@ def test_pairs_that_are_alike_have_an_answer(centres: int) -> None:
     x, c = (part.repeat(40, 1) for part in drawn(30))
     found = solved(x, x, x[:centres], c, 1.0, 1e-18)
     assert float((answered(x, x[:centres], found) - c).abs().max()) < 1e-3
+
+
+@pytest.mark.parametrize("branch", ["kernel", "perceptron"])
+def test_slopes_are_those_of_the_answers(branch: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    network: KernelBranch | MLP = MLP(7, [16, 16], 5).double()
+    if branch == "kernel":
+        network = KernelBranch(7, 5, 11)
+        network.scale.copy_(0.3 * normal(7).abs())
+        network.centres.copy_(normal(11, 7))
+        network.weights.copy_(normal(11, 5))
+    a, rows, along, step = normal(6, 7), normal(3, 5), normal(4, 7), 1e-5
+    found = network.slopes(a, rows, along)
+    for k, direction in enumerate(along):
+        ahead, behind = (network(a + side * step * direction) @ rows.T for side in (1, -1))
+        torch.testing.assert_close(
+            found[:, :, k], (ahead - behind).detach() / (2 * step), rtol=1e-5, atol=1e-7
+        )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import torch
 
 import uqsonet
 from uqsonet.fitting.choose_answer import counts_of_outputs
+from uqsonet.laws.base import _squared_distance
 
 
 def front_runs(size: int) -> tuple[np.ndarray, ...]:
@@ -41,3 +44,17 @@ def test_more_sensors_are_compared_where_they_read_outputs() -> None:
     assert counts_of_outputs([10, 30], 50) == (10, 30, 50)
     assert counts_of_outputs([200], 4096) == (200, 256)
     assert counts_of_outputs([600], 4096) == (600,)
+
+
+@pytest.mark.parametrize(("readings", "modes"), [(40, 6), (6, 40), (7, 7)])
+def test_how_far_readings_are_from_a_law_takes_the_smaller_of_two_matrices(
+    readings: int, modes: int
+) -> None:
+    rng = np.random.default_rng(0)
+    rows, off, level = (
+        torch.from_numpy(rng.random(shape) + 0.1)
+        for shape in ((2, readings, modes), (2, readings), (2, readings))
+    )
+    covariance = rows @ rows.mT + torch.diag_embed(level.square())
+    expected = (off * torch.linalg.solve(covariance, off)).sum(1)
+    torch.testing.assert_close(_squared_distance(rows, off, level), expected, rtol=1e-9, atol=0)

@@ -163,18 +163,33 @@ class NormalLaw(InputLaw):
         """Return the probability (B,) of a squared distance from the mean as large as theirs."""
         rows, residual = (found.cpu() for found in bases.at_sensors(sensors))
         used, least = sensors.mask, MIN_LEVEL * bases.input_std()
-        level = sensor_noise(sensors.noise(), float(bases.input_remainder), least).square()
-        rows, residual = rows * used[..., None], torch.where(used, residual, 0.0)[..., None]
+        level = sensor_noise(sensors.noise(), float(bases.input_remainder), least)
         # Directions without sensors have a residual of zero: they add nothing.
-        root = torch.linalg.cholesky(rows @ rows.transpose(1, 2) + torch.diag_embed(level))
-        white = torch.linalg.solve_triangular(root, residual, upper=False)[..., 0]
+        rows, residual = rows * used[..., None], torch.where(used, residual, 0.0)
         count = used.sum(1)
-        p = torch.special.gammaincc(count / 2, white.square().sum(1) / 2)
+        p = torch.special.gammaincc(count / 2, _squared_distance(rows, residual, level) / 2)
         return torch.where(count > 0, p, 1.0)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return nothing."""
         return {}
+
+
+def _squared_distance(rows: Tensor, residual: Tensor, level: Tensor) -> Tensor:
+    """Return ``y^T (H H^T + D)^-1 y`` (B,) of residuals y (B, m) with rows H (B, m, r).
+
+    It is the least value of ``|y - H z|^2 / D + |z|^2`` over z, D being the square of the level.
+    """
+    rows, residual = rows / level[..., None], (residual / level)[..., None]
+    few = rows.shape[1] <= rows.shape[2]
+    square = rows @ rows.mT if few else rows.mT @ rows
+    square.diagonal(0, 1, 2).add_(1.0)
+    root = torch.linalg.cholesky(square)
+    if few:
+        white = torch.linalg.solve_triangular(root, residual, upper=False)
+        return white.square().sum((1, 2))
+    z = torch.cholesky_solve(rows.mT @ residual, root)
+    return (residual - rows @ z).square().sum((1, 2)) + z.square().sum((1, 2))
 
 
 def with_also(

@@ -224,6 +224,12 @@ class OneSet:
         """Return what readings see (n, m), float64, of the branch's answers to (n, r)."""
         return self.branch(a) @ self.readings.rows.T
 
+    def slopes(self, a: Tensor, along: Tensor) -> Tensor:
+        """Return derivatives (n, m, k), float64, of these answers along directions (k, r)."""
+        rows, (weight, _) = self.readings.rows, self.model.straight()
+        added = self.model.network.slopes(a.to(self.model.bases.linear_weight), rows, along)
+        return rows @ weight.double() @ along.T + added
+
     def _linearised(self, generator: torch.Generator) -> tuple[Given, LinearBranch | None]:
         law: Given = self.given
         straight: LinearBranch | None = None
@@ -261,7 +267,7 @@ class OneSet:
         few = len(readings.values) <= MAX_SPLIT
         if few and straight is not None and self.given.gaussian is not None:
             law, known = self.given.gaussian[0], (readings.values, readings.noise)
-            return Split(law, *known, straight.weight, self.answers)
+            return Split(law, *known, straight.weight, self.answers, self.slopes)
         source = Following(self._weighed, self.law.normals)
         if self.law.whole_made:
             source.last = MADE_DISTANCE

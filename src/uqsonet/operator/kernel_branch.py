@@ -83,6 +83,22 @@ class KernelBranch(nn.Module):
         ]
         return torch.cat(found).to(a.dtype).reshape(*a.shape[:-1], -1)
 
+    def slopes(self, a: Tensor, rows: Tensor, along: Tensor) -> Tensor:
+        """Return derivatives (n, m, k), float64, of `rows` (m, outputs) of the answers to a (n, r).
+
+        Directions are (k, r), float64.
+        """
+        weights, along = self.weights @ rows.T, along * self.scale
+        # All products of a reading's weights and a direction are one column each.
+        columns = (weights[:, :, None] * (self.centres @ along.T)[:, None]).flatten(1)
+        found = []
+        for some in a.split(BLOCK_ROWS):
+            x = some.double() * self.scale
+            near = squared_exponential(x, self.centres)
+            here = (x @ along.T)[:, None] * (near @ weights)[:, :, None]
+            found.append((near @ columns).view_as(here) - here)
+        return torch.cat(found)
+
 
 def squared_exponential(x: Tensor, y: Tensor) -> Tensor:
     """Return ``exp(-|x - y|^2 / 2)`` (n, k) of points (n, r) and (k, r)."""

@@ -227,6 +227,8 @@ class Split(Source):
         The linearised branch, as readings see it.
     answers : callable
         Maps coefficients (n, r), float32, to what readings see of the branch's answers, (n, m).
+    slopes : callable
+        Maps coefficients and directions (k, r) to the derivatives (n, m, k) of these answers.
     """
 
     max_moves = MAX_SOLVED_MOVES
@@ -238,8 +240,9 @@ class Split(Source):
         noise: Tensor,
         weight: Tensor,
         answers: Callable[[Tensor], Tensor],
+        slopes: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
-        self._given, self._values, self._answers = given, values, answers
+        self._given, self._values, self._answers, self._along = given, values, answers, slopes
         self._root = torch.linalg.cholesky(noise)
         self._basis = torch.linalg.qr(given.spread(weight).T).Q.T  # (k, r)
 
@@ -274,15 +277,11 @@ class Split(Source):
 
     def _slopes(self, rest: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         """Return white distances (n, m) of readings, and the slopes (n, m, k) of answers in s."""
-        n, m = len(rest), len(self._values)
-        with torch.enable_grad():  # all slopes at once: each sample stands there for each reading
-            a = self._given.coordinates(rest + s @ self._basis).float().repeat(m, 1)
-            answers = self._answers(a.requires_grad_()).view(m, n, m).diagonal(dim1=0, dim2=2)
-            slope = torch.autograd.grad(answers.sum(), a)[0].view(m, n, -1).transpose(0, 1)
-        along = self._given.spread(self._basis)  # the root is symmetric: d a / d s
-        slope = slope.double() @ along.T
+        a = self._given.coordinates(rest + s @ self._basis).float()
+        # The root is symmetric: d a / d s.
+        slope = self._along(a, self._given.spread(self._basis))
         white = torch.linalg.solve_triangular(self._root, slope, upper=False)
-        return self._white(answers.detach()), white
+        return self._white(self._answers(a)), white
 
     def _solved(self, rest: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best s (n, k) for each rest (n, r), and the root L (n, k, k) there.

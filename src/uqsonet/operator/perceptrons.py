@@ -70,6 +70,18 @@ class MLP(nn.Module):
         linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
         return tuple(tensor for layer in linear for tensor in (layer.weight.T, layer.bias))
 
+    def slopes(self, a: Tensor, rows: Tensor, along: Tensor) -> Tensor:
+        """Return derivatives (n, m, k), float64, of `rows` (m, outputs) of the answers to a (n, r).
+
+        Directions are (k, r), float64.
+        """
+        n, m = len(a), len(rows)
+        with torch.enable_grad():  # all at once: each a stands there for each row
+            every = a.detach().repeat(m, 1).requires_grad_()
+            answers = self(every).view(m, n, -1) * rows[:, None].to(a)
+            slopes = torch.autograd.grad(answers.sum(), every)[0]
+        return slopes.view(m, n, -1).transpose(0, 1).double() @ along.T
+
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., inputs) to (..., outputs)."""
         rows = perceptron(x.reshape(-1, x.shape[-1]), self.tensors(), self.activation)

@@ -35,6 +35,8 @@ STYLES = {
 
 Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
 MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
+HISTOGRAM_SAMPLES, HISTOGRAM_BINS = 2000, 40  # of a single number
+FAR = 4.0  # edges of triangles, over the distance of neighbours there, that cross a hole
 SHOWN_SAMPLES = 5  # sample functions in a picture of one dimension
 RUNS = 3  # runs in a picture of runs
 
@@ -158,9 +160,30 @@ def _in_domain_order(field: Field, truth: object) -> object:
 
 def _answered(posterior: Any, level: float, truth: Values | None) -> Any:
     """Return a picture of an answer."""
-    figure, along = _figure(), posterior.field.domain.dim == 1
-    (_draw_line if along else _draw_maps)(figure, posterior, level, truth)
+    figure, domain = _figure(), posterior.field.domain
+    one = _draw_number if domain.size == 1 else _draw_line if domain.dim == 1 else _draw_maps
+    one(figure, posterior, level, truth)
     return figure
+
+
+def _draw_number(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
+    """Draw the sensors, and beside them histograms of a single number, with and without them."""
+    field, sets = posterior.field, posterior.sensors
+    figure.set_size_inches(11, 4.5)
+    left, axes = figure.subplots(1, 2)
+    _draw_sensors(left, figure, posterior)
+    before = posterior.given(sets.each(lambda t: t[:, :0]))
+    laws = {"without sensors": (before, GREY), "given the sensors": (posterior, BLUE)}
+    for name, (law, colour) in laws.items():
+        values = np.asarray(law.sample(HISTOGRAM_SAMPLES)).ravel()
+        axes.hist(values, HISTOGRAM_BINS, density=True, color=colour, alpha=0.4, label=name)
+    lower, upper = (float(np.asarray(end).ravel()[0]) for end in posterior.band(level))
+    axes.axvspan(lower, upper, color=BLUE, alpha=0.12, lw=0, label=f"{100 * level:g} % band")
+    axes.axvline(float(np.asarray(posterior.mean()).ravel()[0]), color=BLUE, lw=2, label="mean")
+    if truth is not None:
+        axes.axvline(float(truth[1][0]), color=ORANGE, lw=1.5, ls="--", label="truth")
+    axes.set(xlabel=field.label, ylabel="density", yticks=[])
+    axes.legend(frameon=False, fontsize=9)
 
 
 def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
@@ -220,7 +243,7 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
     _draw_sensors(panels[0, 0], figure, posterior)
     spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
     panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
-    figure.colorbar(spread, ax=panels[1, 0])
+    figure.colorbar(spread, ax=panels[1, 0], label=name)
     meshes = []
     for axes, (title, places, values) in zip(panels[:, 1:].flat, shared, strict=True):
         meshes.append(_map(axes, places, values, "viridis", ends))
@@ -231,20 +254,37 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
 
 
 def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: Any) -> Any:
-    """Draw values at points (n, 2) or (n, 3); of a grid in three dimensions the middle plane."""
+    """Draw values at points (n, 2) or (n, 3): a grid by its cells, a mesh by triangles.
+
+    Of a grid in three dimensions it is the middle plane, of other points there the points.
+    """
     lines, places = zip(*(np.unique(column, return_inverse=True) for column in points.T),
                         strict=True)  # fmt: skip
     axes.set_aspect("equal")
     shape = [len(line) for line in lines]
     if math.prod(shape) > MAX_MISSING * len(points):
-        x, y = points[:, 0], points[:, 1]
+        if points.shape[1] == 2:
+            mesh = _triangles(points)
+            return axes.tripcolor(mesh, values, cmap=colours, shading="gouraud", **ends)
         size = min(60.0, max(2.0, 12000 / len(points)))
-        return axes.scatter(x, y, c=values, s=size, cmap=colours, lw=0, **ends)
+        return axes.scatter(*points[:, :2].T, c=values, s=size, cmap=colours, lw=0, **ends)
     array = np.full(shape, np.nan)  # points that a grid lacks stay blank
     array[tuple(places)] = values
     if array.ndim == 3:
         array = array[:, :, array.shape[2] // 2]
     return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
+
+
+def _triangles(points: np.ndarray) -> Any:
+    """Return triangles of points (n, 2) without those that cross a hole or a bay."""
+    from scipy.spatial import KDTree
+
+    mesh = library("matplotlib.tri").Triangulation(*points.T)
+    corners = points[mesh.triangles]
+    edges = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(1)
+    apart = KDTree(points).query(points, 2)[0][:, 1][mesh.triangles].max(1)
+    mesh.set_mask(edges > FAR * apart)
+    return mesh
 
 
 def _sensors(sets: Sensors, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
