@@ -130,6 +130,15 @@ def test_noise_goes_by_field_and_more_than_the_field_is_doubted(model: uqsonet.E
         uqsonet.fit(runs(30, 0), sensors={"head": 3}, noise_std={"flow": 500.0}, bar=False)
 
 
+def test_the_card_says_where_the_operator_is_less_exact_than_its_sensors() -> None:
+    k, head, _ = fields(60, 0)
+    bent = np.tanh(3 * head) + 0.1 * k[:, ::-1] ** 2
+    found, given = Runs({"k": k}, {"u": bent}), {"sensors": {"u": 5}, "law": "gaussian"}
+    for noise, told in ((1e-3, True), (0.7, False)):
+        model = uqsonet.fit(found, noise_std=noise, bar=False, **given)
+        assert any("what the operator leaves over" in text for text in model.card["limits"]) == told
+
+
 def test_from_files_to_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from uqsonet.fields.field import part_columns
 from uqsonet.files import readable
+from uqsonet.operator.closed_form import left_over_std
 
 if TYPE_CHECKING:
     from uqsonet.fields.field import Field
@@ -164,6 +166,21 @@ def sample_remarks(row: Mapping[str, Any]) -> list[str]:
     return texts
 
 
+def _blurred(emulator: Model) -> list[str]:
+    """Return in words which outputs an operator knows less well than sensors of them read."""
+    texts, left = [], left_over_std(emulator.operator)
+    for number, one in enumerate(emulator.outputs):
+        noise, here = emulator.noise_std.get(one.name, 0.0), part_columns(emulator.outputs, number)
+        error = one.scale * float(left[here].square().mean().sqrt())
+        if 0 < noise < error:
+            texts.append(
+                f"{one.name}: what the operator leaves over ({error:.2g}, root mean square) "
+                f"exceeds the noise of its sensors ({noise:.2g}). That limits how sharp answers to "
+                "them are, however many effective samples they have; more runs would help."
+            )
+    return texts
+
+
 def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
     """Return in words what a fitted model cannot be asked."""
     description = runs.describe()
@@ -183,7 +200,7 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
         )
     elif not flagged and recipe.get("law", "gaussian") != "gaussian":
         texts.append(_law_text(card))
-    texts += _answer_texts(card)
+    texts += _answer_texts(card) + _blurred(emulator)
     rows = {(r["method"], r["field"], r["sensors"]): r for r in card.get("scores", [])}
     for (method, field, count), row in rows.items():
         free = rows.get(("sensor_free", field, count))

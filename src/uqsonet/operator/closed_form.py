@@ -29,6 +29,7 @@ from torch import Tensor
 
 from uqsonet.gauss.blocks import least_squares, projected
 from uqsonet.gauss.gaussian import covariance_root
+from uqsonet.gauss.given import spread
 from uqsonet.gauss.modes import empirical_modes
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.config import KEPT
@@ -248,6 +249,13 @@ def set_residuals(model: Model, c: Tensor, input_remainder: float, output_remain
     model.residuals.copy_(standardised_residuals(c))
     model.bases.input_remainder.fill_(input_remainder)
     model.output_remainder.fill_(output_remainder)
+
+
+def left_over_std(model: Model) -> Tensor:
+    """Return the std (M,), float64, of what an operator leaves over at points of the output."""
+    modes = model.bases.output_modes.double() * model.bases.output_scale.double()
+    inside = spread(modes, model.residual_covariance[None])[0]
+    return (inside.square() + model.output_remainder.square()).sqrt()
 
 
 def unexplained(
