@@ -1,4 +1,4 @@
-"""Eight small data sets of the kinds that people bring, each made anew from a seed.
+"""Seven small data sets of the kinds that people bring, each made anew from a seed.
 
 Nothing is downloaded. Each is `size` runs to learn from and others to score on, of the same law.
 """

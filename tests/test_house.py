@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 18_762, "all": 20_347}
+MAX_LINES = {"core": 18_770, "all": 20_355}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,8 +29,8 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 422),
     "workflow/scripts": (".py", 191),
     "benchmarks": (".py", 3_411),
-    "tests": (".py", 20_444),
-    "docs": (".md", 3_310),
+    "tests": (".py", 20_450),
+    "docs": (".md", 3_314),
 }
 """Suffix and lines of what stands beside the library."""
 
@@ -53,7 +53,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (34, 5_782), "fit": (63, 12_111)}
+MAX_LOADED = {"load, condition, std": (34, 5_782), "fit": (63, 12_119)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

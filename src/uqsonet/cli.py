@@ -173,6 +173,7 @@ def fit(
         "auto"
     ),
     drift: Annotated[bool, _help("New fields may have another level and variance.")] = False,
+    minutes: Annotated[float | None, Option(hidden=True)] = None,
 ) -> None:
     """Learn the operator of some runs.
 
@@ -189,9 +190,8 @@ def fit(
     every = {**runs.inputs, **runs.outputs}
     fields = [Field(name, one.domain, layout=one.layout) for name, one in every.items()]
     places = _places(sensors, field, fields, len(runs.inputs))
-    model = learn(
-        runs, sensors=places, noise_std=_noise(noise_std), seed=seed, law=law, drift=drift
-    )
+    noise = _noise(noise_std)
+    model = learn(runs, minutes, sensors=places, noise_std=noise, seed=seed, law=law, drift=drift)
     model.save(out)
     print(model)
     _say_saved(out)

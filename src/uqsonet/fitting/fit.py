@@ -60,6 +60,7 @@ MIN_LEFT = 1e-3  # kernels are tried if a linear operator leaves this share of o
 
 def fit(
     runs: Runs,
+    minutes: float | None = None,
     *,
     sensors: object = None,
     noise_std: object = 0.0,
@@ -76,6 +77,8 @@ def fit(
         At least 8. Of fewer than 200 none is kept apart: each validates and calibrates in turn
         what was fitted to others, and the model is fitted to all (cross-conformal bands: Vovk,
         Ann. Math. Artif. Intell. 74, 2015).
+    minutes : float, optional
+        Without effect, as nothing is trained: it gives a warning, and goes in the next version.
     sensors : int, sequence of int, array (m, d), or mapping of field to one of these, optional
         How many sensors to expect, or where they will stand: sizes, transforms and laws are chosen
         for them. ``{"head": 8}`` or ``{"head": wells}`` says that they read an output, or which
@@ -110,8 +113,8 @@ def fit(
     ConfigError
         If an argument is out of range.
     """
+    _require(runs, law, drift, minutes)
     with never_silent("fit", bar):
-        _require(runs, law, drift)
         LOG.info("%s: %s", runs.name, memory_text(runs))
         runs, splits = sound_split(runs, seed)
         runs = without_rounding(runs)
@@ -137,8 +140,7 @@ def fit(
             from uqsonet.fitting.drift import with_levels  # deferred: few fits need mixtures
 
             final = with_levels(final, data.inputs, data.outputs)
-        held = [(one.part("validation"), model) for one, model in parts]
-        left = widen_band(final, held)
+        left = widen_band(final, [(one.part("validation"), model) for one, model in parts])
         # Laws count what modes leave out of runs that were held out as noise of readings.
         if drift:
             from uqsonet.fitting.drift import law_of_levels
@@ -162,8 +164,14 @@ def fit(
         return _emulator(runs, data, parts, final, every, recipe, choice, left)
 
 
-def _require(runs: object, law: str, drift: bool) -> None:
-    """Refuse what is not enough runs, and laws that there are not, or not with a drift."""
+def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None:
+    """Refuse what is not enough runs, and laws that there are not, or not with a drift.
+
+    It warns of `minutes`, which are without effect.
+    """
+    if minutes is not None:
+        text = "minutes has no effect: the operator is found in closed form, without training"
+        warnings.warn(text, FutureWarning, stacklevel=3)
     require_law(law)
     if drift and law not in ("auto", "gaussian"):
         raise ConfigError(f"drift=True is for the law 'gaussian', found law={law!r}")
