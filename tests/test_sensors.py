@@ -1,13 +1,11 @@
 """What sensors read, evaluation sets, and which observations a field refuses."""
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
 
-from uqsonet.errors import ObservationWarning
+from uqsonet.errors import ObservationError
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
 from uqsonet.sensors.sensors import sensors_at
@@ -56,14 +54,11 @@ def test_evaluation_sets_are_ordered_by_count_then_function():
     assert o.mask.tolist() == [[True, False]] * 3 + [[True, True]] * 3
 
 
-def test_readings_in_one_column_are_sets_of_one_sensor_with_a_word():
+def test_readings_in_one_column_are_refused_as_they_may_be_one_set_or_many():
     column = [[0.1], [0.5], [0.9]]
-    with pytest.warns(ObservationWarning, match=r"3 sets of one .*; values of shape \(3,\)"):
-        assert sensors_at(PLAIN, column, [[1.0], [2.0], [3.0]]).values.shape == (3, 1)
-    with pytest.warns(ObservationWarning, match="one column"):
-        assert sensors_at(PLAIN, [0.1, 0.5], [[1.0], [2.0]]).values.shape == (2, 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert sensors_at(PLAIN, column, [1.0, 2.0, 3.0]).values.shape == (1, 3)
-        assert sensors_at(PLAIN, [[[0.1]], [[0.5]]], [[1.0], [2.0]]).values.shape == (2, 1)
-        assert sensors_at(PLAIN, [[0.1]], [[1.0]]).values.shape == (1, 1)
+    for places in (column, [0.1, 0.5, 0.9]):
+        with pytest.raises(ObservationError, match=r"shape \(3, 1\) may be .* shape \(3,\), and"):
+            sensors_at(PLAIN, places, [[1.0], [2.0], [3.0]])
+    assert sensors_at(PLAIN, column, [1.0, 2.0, 3.0]).values.shape == (1, 3)
+    assert sensors_at(PLAIN, [[[0.1]], [[0.5]]], [[1.0], [2.0]]).values.shape == (2, 1)
+    assert sensors_at(PLAIN, [[0.1]], [[1.0]]).values.shape == (1, 1)

@@ -14,6 +14,7 @@ and that sensor places were not chosen by looking at the function.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,19 @@ class Calibration:
         return len(self.inputs)
 
 
+@dataclass(frozen=True)
+class CalibrationRuns:
+    """The calibration runs of all splits: so many as there are runs, one split after another."""
+
+    splits: tuple[Calibration, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.splits))
+
+    def __iter__(self) -> Iterator[Calibration]:
+        return iter(self.splits)
+
+
 class ConformalFactors:
     """The conformal factors of an operator's bands, for any sensors of its inputs.
 
@@ -65,7 +79,7 @@ class ConformalFactors:
 
     def __init__(self, operator: Emulator) -> None:
         self._operator = operator
-        self._runs = sum(map(len, operator.calibration))
+        self._runs = len(operator.calibration)
         self._kept: dict[object, float] = {}
 
     def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:

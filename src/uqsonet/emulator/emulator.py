@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -27,8 +28,12 @@ from uqsonet.files import path_of
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
+if hasattr(os, "register_at_fork"):
+    # Threads of the parent are not there in a child made by fork, which would wait for them.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
 if TYPE_CHECKING:
-    from uqsonet.emulator.calibration import Calibration, ConformalFactors
+    from uqsonet.emulator.calibration import CalibrationRuns, ConformalFactors
     from uqsonet.emulator.place import Placement
     from uqsonet.fitting.validate import Report
     from uqsonet.laws.bases import KarhunenLoeveBases
@@ -55,7 +60,7 @@ class Emulator:
         Noise of sensors that state none, where it is not zero; None leaves it to the operator.
     remainder : tuple of Tensor, shapes (n, q) and (M, q), or None
         Roots of the covariance of what the modes leave out, at the points of inputs and outputs.
-    calibration : tuple of Calibration
+    calibration : CalibrationRuns, or nothing
         Runs that calibrate bands: nothing of what answers them was fitted to them.
     given_inputs, given_outputs : OperatorModel or a baseline, or None
         What answers sensors of inputs alone, and of outputs, too, where that is not the operator.
@@ -72,7 +77,7 @@ class Emulator:
     encoded: bool = True
     noise_std: Mapping[str, float] | None = field(default_factory=dict)
     remainder: tuple[Tensor, Tensor] | None = None
-    calibration: tuple[Calibration, ...] = ()
+    calibration: CalibrationRuns | tuple[()] = ()
     given_inputs: Conditioned | None = None
     given_outputs: Conditioned | None = None
     card: dict[str, Any] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.calibration import Calibration
+from uqsonet.emulator.calibration import Calibration, CalibrationRuns
 from uqsonet.errors import DataError
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import require_noise
@@ -110,7 +110,7 @@ def read_fitted(
         "outputs": outputs,
         "noise_std": noise_std,
         "remainder": tuple(tensors[name] for name in REMAINDER if name in tensors) or None,
-        "calibration": tuple(calibration),
+        "calibration": CalibrationRuns(tuple(calibration)),
         "unexplained": tensors.get("emulator/cokriging"),
         **answerers,
     }

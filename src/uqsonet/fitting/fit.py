@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.emulator.calibration import calibration_runs
+from uqsonet.emulator.calibration import CalibrationRuns, calibration_runs
 from uqsonet.emulator.checks import drowned
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.errors import ConfigError, DataError, DataWarning, nearest
@@ -306,7 +306,7 @@ def _emulator(
         sensors = data.plan.stated
         scores, *_ = score(judged, sensors, noise_std=None, seed=data.seed, conformal=False)
         card["scores"] = [one.row() for one in scores]
-    emulator = replace(emulator, calibration=tuple(calibration), card=card)
+    emulator = replace(emulator, calibration=CalibrationRuns(tuple(calibration)), card=card)
     card["limits"] = limits(emulator, runs, card)
     return emulator
 

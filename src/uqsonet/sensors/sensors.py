@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from uqsonet.errors import ObservationError, ObservationWarning, nearest
+from uqsonet.errors import ObservationError, nearest
 from uqsonet.fields.field import AXES, Field
 from uqsonet.fields.grid import Values
 from uqsonet.fields.numbers import (
@@ -257,12 +256,11 @@ def sensors_at(
         x, y = x[None], y[None]
     if x.ndim == 2 and dim == 1 and x.shape == y.shape:
         if x.shape[1] == 1 < len(x):
-            text = (
-                f"locations and values in one column are read as {len(x)} sets of one sensor each; "
-                f"values of shape ({len(x)},) are one set, and locations of shape ({len(x)}, 1, 1) "
-                "say that these are sets"
+            raise ObservationError(
+                f"values of shape {tuple(y.shape)} may be one set or many: one of {len(x)} sensors "
+                f"has shape ({len(x)},), and {len(x)} sets of one sensor each have locations of "
+                f"shape ({len(x)}, 1, 1)"
             )
-            warnings.warn(text, ObservationWarning, stacklevel=2)
         x = x[..., None]
     elif x.ndim == 2:
         x = x.expand(len(y), *x.shape)
