@@ -259,9 +259,11 @@ def test_too_few_runs_are_refused() -> None:
 
 
 def test_minutes_of_training_are_no_longer_asked_for() -> None:
-    for call in ({"minutes": 0.5}, {}):
-        with pytest.warns(FutureWarning, match="no effect: .* closed form"):
-            uqsonet.fit(uqsonet.Runs({"a": smooth(8)}), *([] if call else [0]), bar=False, **call)
+    runs = uqsonet.Runs({"a": smooth(8)})
+    with pytest.warns(FutureWarning, match="no effect: .* closed form"):
+        uqsonet.fit(runs, 0, bar=False)
+    with pytest.warns(FutureWarning, match="no effect: .* closed form"):
+        uqsonet.fit(runs, minutes=0.5, bar=False)
 
 
 def test_few_runs_all_validate_once() -> None:

@@ -189,9 +189,7 @@ def test_samples_that_are_not_like_the_runs_are_noticed() -> None:
     """The runs to learn from are rough and large; of others, some are smooth and some small."""
     k, head, _ = fields(260, 0)
     noise = 0.1 * head.std() * np.random.default_rng(1).standard_normal(head.shape)
-    model = uqsonet.fit(
-        Runs({"k": k[:200]}, {"head": (head + noise)[:200]}), sensors=[2], bar=False
-    )
+    model = uqsonet.fit(runs_of(k[:200], (head + noise)[:200]), sensors=[2], bar=False)
     k, head, noise = k[200:], head[200:], noise[200:]
     like, smooth, small, few = (
         model.validate(runs_of(k[:size], values[:size]))

@@ -23,7 +23,7 @@ from uqsonet.fitting.stand_ins import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
 from uqsonet.gauss.modes import spectrum
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.operator.closed_form import fit_bases, held_out_variance, scale_modes, widen_band
+from uqsonet.operator.closed_form import fit_bases, held_out_std, scale_modes, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.field_runs import FieldRuns
@@ -259,9 +259,9 @@ def _best_of_sizes(data: EncodedRuns, tried: list[dict[str, Any]]) -> tuple[Cand
     most = min(min(one.size for one in training) - 1, data.kappa.shape[1], TRIED_INPUT_MODES[-1])
     outputs = min(_output_modes(one) for one in training)
     full = [linear_model(one, most, outputs) for one in training]
-    variance = held_out_variance([(pairs, one) for one, (pairs, _) in zip(full, held, strict=True)])
+    std = held_out_std([(pairs, one) for one, (pairs, _) in zip(full, held, strict=True)])
     for one in full:
-        scale_modes(one.bases, variance)
+        scale_modes(one.bases, std)
     if len(folds) > 1:
         LOG.info("few runs: scores are of %d splits", len(folds))
     names = {one.name: one.transform.name for one in data.inputs + data.outputs}

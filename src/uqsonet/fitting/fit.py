@@ -133,7 +133,7 @@ def fit(
             choice = choose(parts, law)
         every = data.part("training", "validation")
         final = linear_model(every, **_size_of_all(best, parts, every))
-        scale_modes(final.bases, best.model.bases.mode_std.square())
+        scale_modes(final.bases, best.model.bases.mode_std)
         if best.lengths:
             use_kernel(final, every, best.lengths)
         if drift:

@@ -142,8 +142,8 @@ Splits = Sequence[tuple[Functions, Model]]  # held-out pairs, and an operator ne
 
 
 @torch.no_grad()
-def held_out_variance(splits: Splits) -> Tensor:
-    """Return the variance (r,) of held-out inputs in modes whose fitted runs have 1; at most 1.
+def held_out_std(splits: Splits) -> Tensor:
+    """Return the std (r,) of held-out inputs in modes whose fitted runs have 1; at most 1.
 
     Modes of few rough runs carry what these runs happen to hold, and other runs have less there.
     Mean squares are made to rise or to fall with the mode, and raised by a standard error.
@@ -158,14 +158,13 @@ def held_out_variance(splits: Splits) -> Tensor:
     both = [isotonic_regression(squares, increasing=rising).x for rising in (True, False)]
     nearest = min(both, key=lambda one: float(np.square(one - squares).sum()))
     raised = (1 + (2 / len(found)) ** 0.5) * nearest
-    return torch.from_numpy(np.minimum(raised, 1))
+    return torch.from_numpy(np.minimum(raised, 1)).sqrt()
 
 
 @torch.no_grad()
-def scale_modes(bases: KarhunenLoeveBases, variance: Tensor) -> None:
-    """Give modes of inputs another variance (k,); modes beyond these have that of the last."""
-    last = torch.arange(bases.input_factor.shape[1]).clamp_max(len(variance) - 1)
-    std = variance[last].sqrt()
+def scale_modes(bases: KarhunenLoeveBases, std: Tensor) -> None:
+    """Multiply modes of inputs by stds (k,); modes beyond these by the last one."""
+    std = std[torch.arange(bases.input_factor.shape[1]).clamp_max(len(std) - 1)]
     for buffer in (bases.input_factor, bases.linear_weight, bases.mode_std):
         buffer.mul_(std)
     bases.to_coefficients.div_(std)

@@ -242,9 +242,11 @@ class Split(Source):
         answers: Callable[[Tensor], Tensor],
         slopes: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
-        self._given, self._values, self._answers, self._along = given, values, answers, slopes
+        self._given, self._values, self._answers = given, values, answers
         self._root = torch.linalg.cholesky(noise)
         self._basis = torch.linalg.qr(given.spread(weight).T).Q.T  # (k, r)
+        self._along = given.spread(self._basis)  # (k, r), the root being symmetric: d a / d s
+        self._slopes_of = slopes
 
     def start(self, size: int, generator: torch.Generator) -> Samples:
         """Return independent samples."""
@@ -278,9 +280,7 @@ class Split(Source):
     def _slopes(self, rest: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         """Return white distances (n, m) of readings, and the slopes (n, m, k) of answers in s."""
         a = self._given.coordinates(rest + s @ self._basis).float()
-        # The root is symmetric: d a / d s.
-        slope = self._along(a, self._given.spread(self._basis))
-        white = torch.linalg.solve_triangular(self._root, slope, upper=False)
+        white = torch.linalg.solve_triangular(self._root, self._slopes_of(a, self._along), upper=False)
         return self._white(self._answers(a)), white
 
     def _solved(self, rest: Tensor) -> tuple[Tensor, Tensor]:
