@@ -280,7 +280,8 @@ class Split(Source):
     def _slopes(self, rest: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         """Return white distances (n, m) of readings, and the slopes (n, m, k) of answers in s."""
         a = self._given.coordinates(rest + s @ self._basis).float()
-        white = torch.linalg.solve_triangular(self._root, self._slopes_of(a, self._along), upper=False)
+        slope = self._slopes_of(a, self._along)
+        white = torch.linalg.solve_triangular(self._root, slope, upper=False)
         return self._white(self._answers(a)), white
 
     def _solved(self, rest: Tensor) -> tuple[Tensor, Tensor]:
