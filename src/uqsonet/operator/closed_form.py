@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,18 +147,22 @@ def held_out_std(splits: Splits) -> Tensor:
     """Return the std (r,) of held-out inputs in modes whose fitted runs have 1; at most 1.
 
     Modes of few rough runs carry what these runs happen to hold, and other runs have less there.
-    Mean squares are made to rise or to fall with the mode, and raised by a standard error.
+    Mean squares are made to rise or to fall with the mode. Modes that share a level are taken
+    together, and count as they would two standard errors above: chance alone changes nothing.
     """
     known = []
     for pairs, model in splits:
         bases = model.bases
         a = projected(pairs.transformed_inputs(), bases.input_mean, bases.to_coefficients)
         known.append(a.square())
-    found = torch.cat(known)
-    squares = found.mean(0).numpy()
-    both = [isotonic_regression(squares, increasing=rising).x for rising in (True, False)]
-    nearest = min(both, key=lambda one: float(np.square(one - squares).sum()))
-    raised = (1 + (2 / len(found)) ** 0.5) * nearest
+    found = torch.cat(known).numpy()
+    squares = found.mean(0)
+    both = [isotonic_regression(squares, increasing=rising) for rising in (True, False)]
+    nearest = min(both, key=lambda one: float(np.square(one.x - squares).sum()))
+    raised = np.ones(len(squares))
+    for start, end in pairwise(nearest.blocks):
+        level = found[:, start:end].mean(1)
+        raised[start:end] = level.mean() + 2 * level.std() / len(level) ** 0.5
     return torch.from_numpy(np.minimum(raised, 1)).sqrt()
 
 

@@ -142,16 +142,23 @@ def _plain_axes(columns: Mapping[str, Any], fields: Sequence[Field], where: str)
             if axis not in plain or k >= len(AXES) or AXES[k] in plain:
                 continue
             cells, layout = plain.pop(axis), one.layout
-            times = [c for c in layout.coordinates if c.name == axis and c.origin] if layout else []
+            named = {c.name: c for c in layout.coordinates} if layout else {}
+            what = f"{where}, column {axis!r}"
             try:
-                if times:
-                    cells = times[0].numbers(cells).tolist()
-                elif layout is not None and k in layout.longitudes:
+                if axis in named and named[axis].origin:
+                    cells = named[axis].numbers(cells).tolist()
+                else:
+                    cells = read_column(cells, what).tolist()
+                if layout is not None and k in layout.longitudes:
                     rows = torch.zeros(len(cells), one.domain.dim, dtype=torch.float64)
-                    rows[:, k] = torch.tensor(np.asarray(cells, dtype=np.float64))
+                    rows[:, k] = torch.tensor(cells)
                     cells = one.wrapped(rows)[:, k].tolist()
+            except ObservationError as error:
+                stated = [str(v) for v in named[axis].attributes.values()] if axis in named else []
+                there = f"; the runs state {axis} as: {', '.join(stated)}" if stated else ""
+                raise ObservationError(f"{error}{there}") from None
             except (TypeError, ValueError) as error:
-                raise ObservationError(f"{where}, column {axis!r}: {error}") from None
+                raise ObservationError(f"{what}: {error}") from None
             plain[AXES[k]] = cells
     return plain
 
