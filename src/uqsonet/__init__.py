@@ -15,6 +15,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from uqsonet.dynamics.dynamics import Dynamics
+    from uqsonet.dynamics.fit import fit_dynamics
+    from uqsonet.dynamics.trajectories import Trajectories, open_trajectories
     from uqsonet.emulator.answer import FieldPosterior
     from uqsonet.emulator.emulator import Emulator, load
     from uqsonet.errors import ObservationWarning, UQSONetError
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 _HOMES = {
+    "Dynamics": "dynamics.dynamics",
     "Emulator": "emulator.emulator",
     "Field": "fields.field",
     "FieldPosterior": "emulator.answer",
@@ -38,16 +42,20 @@ _HOMES = {
     "ObservationWarning": "errors",
     "OperatorFields": "fields.operator_fields",
     "Runs": "runs.runs",
+    "Trajectories": "dynamics.trajectories",
     "Transform": "fields.field",
     "UQSONetError": "errors",
     "UQSONetRegressor": "fitting.regressor",
     "WeightedPoints": "sensors.sensors",
     "fit": "fitting.fit",
+    "fit_dynamics": "dynamics.fit",
     "load": "emulator.emulator",
     "open_runs": "runs.files",
+    "open_trajectories": "dynamics.trajectories",
 }
 
 __all__ = [
+    "Dynamics",
     "Emulator",
     "Field",
     "FieldPosterior",
@@ -56,13 +64,16 @@ __all__ = [
     "ObservationWarning",
     "OperatorFields",
     "Runs",
+    "Trajectories",
     "Transform",
     "UQSONetError",
     "WeightedPoints",
     "__version__",
     "fit",
+    "fit_dynamics",
     "load",
     "open_runs",
+    "open_trajectories",
 ]
 
 

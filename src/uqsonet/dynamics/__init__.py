@@ -1,0 +1,1 @@
+"""Sensors over time: a step learned from trajectories; filter, smoother and forecast with it."""

@@ -1,0 +1,203 @@
+"""What a user holds of fields over time: a step, the law of an instant, and how bands hold.
+
+`uqsonet.fit_dynamics` returns it; `Dynamics.condition` takes readings over time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uqsonet.dynamics.filters import Model, Readings
+from uqsonet.dynamics.over_time import OverTime, joined
+from uqsonet.dynamics.trajectories import Clock, Trajectories
+from uqsonet.emulator.checks import check
+from uqsonet.emulator.emulator import Emulator
+from uqsonet.emulator.encode import encode
+from uqsonet.errors import ObservationError
+from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.sensors.reading import is_table, read_sensors
+from uqsonet.sensors.sensors import Sensors
+from uqsonet.sensors.tables import columns_of
+
+MAX_INSTANTS = 100_000  # instants of an answer, at most
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Runs that nothing was fitted to, as a model sees them: snapshots (S, n), float32."""
+
+    rows: Tensor
+    run: Tensor
+    instant: Tensor
+
+    @classmethod
+    def of(cls, rows: Tensor, runs: Trajectories) -> Calibration:
+        """Return the snapshots of runs, encoded."""
+        return cls(rows.float(), torch.from_numpy(runs.run), torch.from_numpy(runs.instant))
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """Fields over time that have been learned, ready for sensors.
+
+    Attributes
+    ----------
+    emulator : Emulator
+        Of one instant: its fields, their modes, what these leave out.
+    clock : Clock
+        How instants are counted.
+    model : Model
+        The step, the covariance of what it leaves over, and the runs' coefficients.
+    calibration : Calibration
+        Runs that calibrate bands.
+    card : dict
+        What it was made from, what was tried, and how it scored.
+    """
+
+    emulator: Emulator
+    clock: Clock
+    model: Model
+    calibration: Calibration
+    card: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> list[Any]:
+        """All fields, those over time first."""
+        return self.emulator.inputs
+
+    def condition(
+        self, sensors: object = None, values: object = None, mask: object = None,
+        noise_std: object = None, *, times: object = None, until: object = None,
+        smooth: bool = True, seed: int = 0, **named: object,
+    ) -> OverTime:  # fmt: skip
+        """Return the law of all fields at all instants, given readings over time.
+
+        Parameters
+        ----------
+        sensors, values, mask, noise_std, **named
+            As `Emulator.condition` takes them, where a set is what is read at one instant: an array
+            of locations (m, d) with values (T, m), locations (T, m, d) of sensors that move, a mask
+            (T, m) of those that come and go, a list of sets; by the field's name, or a table with
+            a column ``time``. NaN are values that were not read.
+        times : array (T,), optional
+            Instants of the sets; by default they follow each other from the runs' first on. Between
+            them there may be some without readings.
+        until : optional
+            The last instant of the answer, for a forecast; by default that of the last readings.
+        smooth : bool
+            An instant knows of all readings (the default), or of those until then alone: the
+            filter. Beyond the last reading both are the forecast.
+        seed : int
+            Of the ensemble, where the step is not linear.
+
+        Returns
+        -------
+        OverTime
+            A posterior with an axis of time where that of one instant may have one of sets.
+
+        Raises
+        ------
+        ObservationError
+            If readings cannot be used; the message names what it is about.
+        DataError
+            If an instant lies between two steps.
+        """
+        sets, instants = self._sets(sensors, values, mask, noise_std, times, named)
+        last = instants[-1] if until is None else int(self.clock.numbers(until, "until")[0])
+        if not instants[0] <= last < instants[0] + MAX_INSTANTS:
+            raise ObservationError(f"until: {until} is before the first reading, or too far ahead")
+        sets = spread_out(sets, instants, int(instants[0]), int(last))
+        check(self.emulator, sets, stacklevel=2, gaussian=False)
+        first = int(instants[0])
+        path = self.model.followed(self.readings(sets), first, seed)
+        return OverTime.of(self, sets, first, path, smooth)
+
+    def _sets(
+        self, sensors: Any, values: Any, mask: Any, noise_std: Any, times: Any, named: Any,
+        start: int = 0,
+    ) -> tuple[Sensors, np.ndarray]:  # fmt: skip
+        """Return what is read, a set for each instant, and the rising numbers of these.
+
+        Without times they follow each other from number `start` on.
+        """
+        if sensors is not None and values is None and is_table(sensors):
+            sensors, times = self._by_time(sensors, times)
+        read = read_sensors(self.fields, sensors, values, mask, noise_std, named or None,
+                            1 if len(self.fields) == 1 else None)  # fmt: skip
+        if mask is None:  # readings that are missing
+            there = read.values.isfinite()
+            read = replace(read, mask=read.mask & there, values=read.values.nan_to_num())
+        count = len(read)
+        if times is None:
+            instants = start + np.arange(count)
+        else:
+            instants = self.clock.numbers(times)
+        if len(instants) != count:
+            raise ObservationError(f"{count} sets of readings, and {len(instants)} times")
+        order = np.argsort(instants, kind="stable")
+        if (np.diff(instants[order]) == 0).any():
+            raise ObservationError("times: two sets of readings at one instant; join them")
+        return replace(read[torch.from_numpy(order)], single=False), instants[order]
+
+    def _by_time(self, sensors: Any, times: Any) -> tuple[Any, Any]:
+        """Return a table whose sets are its instants, and these."""
+        columns, where = columns_of(sensors, self.fields)
+        columns = dict(columns)
+        if "time" not in columns:
+            return sensors, times
+        if times is not None or "set" in columns:
+            raise ObservationError(f"{where}: has a column 'time'; leave out times and 'set'")
+        instants = self.clock.numbers(columns.pop("time"), f"{where}, column 'time'")
+        order = np.argsort(instants, kind="stable")
+        columns = {name: [cells[k] for k in order] for name, cells in columns.items()}
+        columns["set"] = [str(k) for k in instants[order]]
+        return columns, self.clock.times(np.unique(instants))
+
+    def readings(self, sets: Sensors) -> Readings:
+        """Return what sensors read, as filters take it; values (T, 1, m)."""
+        bases, ready = self.emulator.bases, encode(self.emulator, sets)
+        assert bases is not None
+        rows, values = bases.at_sensors(ready)
+        level = ready.noise_level(0.0)
+        noise = sensor_noise(level, bases.input_remainder, norm=ready.norm(2))
+        noise = torch.as_tensor(noise).expand_as(values)
+        return Readings(rows[:, None], values[:, None], noise[:, None], ready.mask[:, None])
+
+    def update(
+        self, answer: OverTime, sensors: object = None, values: object = None, mask: object = None,
+        noise_std: object = None, *, times: object = None, until: object = None, **named: object,
+    ) -> OverTime:  # fmt: skip
+        """Return an answer with later readings, without working out the former again.
+
+        They are given as to `condition`; by default they follow the answer's last instant.
+        """
+        start = answer.first + len(answer.path)
+        sets, instants = self._sets(sensors, values, mask, noise_std, times, named, start)
+        if instants[0] < start:
+            known = self.clock.times(np.array(start - 1))
+            raise ObservationError(
+                f"the answer knows instants until {known}, and the new readings begin before"
+            )
+        last = instants[-1] if until is None else int(self.clock.numbers(until, "until")[0])
+        sets = spread_out(sets, instants, start, int(last))
+        check(self.emulator, sets, stacklevel=2, gaussian=False)
+        path = self.model.followed(self.readings(sets), answer.first, 0, answer.path)
+        return OverTime.of(self, joined(answer.sensors, sets), answer.first, path, answer.smooth)
+
+    def __repr__(self) -> str:
+        names = ", ".join(one.name for one in self.fields)
+        return f"Dynamics({names}, a step of {self.clock.step}, {self.card.get('step', '')})"
+
+
+def spread_out(sets: Sensors, instants: np.ndarray, first: int, last: int) -> Sensors:
+    """Return a set for each instant from the first to the last, empty where none is given."""
+    wanted = np.arange(first, last + 1)
+    place = np.searchsorted(instants, wanted).clip(max=len(instants) - 1)
+    there = torch.from_numpy(instants[place] == wanted)
+    found = sets.each(lambda t: t[torch.from_numpy(place)])
+    return replace(found, mask=found.mask & there[:, None], labels=[str(k) for k in wanted])

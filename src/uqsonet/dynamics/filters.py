@@ -1,0 +1,383 @@
+"""Filter, smoother and forecast of coefficients, given what sensors read at each instant.
+
+A step with a linear map and a Gaussian law of what it leaves over has a closed form: the Kalman
+filter, and the smoother of Rauch, Tung and Striebel (AIAA J. 3, 1965). Elsewhere an ensemble stands
+for the law. Readings change it by the symmetric square root (Hunt and others, Physica D 230, 2007),
+and the last instants with it (Evensen and van Leeuwen, Mon. Weather Rev. 128, 2000). It starts from
+pieces of the runs that agree with the first readings.
+
+Letters: T instants, B cases with readings of their own, m sensors, N members, r coefficients, of
+which the first q change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from uqsonet.dynamics.steps import Step
+from uqsonet.gauss.gaussian import condition, covariance_root
+from uqsonet.gauss.given import Gaussian, Given, Sampled
+
+MEMBERS = 300  # of an ensemble
+SMOOTHED = 20  # instants back that a reading changes
+WINDOW = 4  # instants that a piece of a run is compared with readings on
+MAX_PIECES = 10_000  # pieces of runs to start from, at most
+MIN_EFFECTIVE = 60  # pieces that an ensemble starts from, effectively
+BLURRED = 0.2  # share of the variance of pieces that is drawn anew: members all differ
+LOST = (
+    16.0  # mean square of readings' distance, in its own unit, from which an ensemble starts anew
+)
+MIN_BEGINNINGS = 50  # runs that begin together have a law of their own there if they are so many
+
+
+class Readings(NamedTuple):
+    """What sensors read: ``values = rows s + noise``, in the transformed fields less their mean."""
+
+    rows: Tensor  # (T, B or 1, m, r)
+    values: Tensor  # (T, B, m)
+    noise: Tensor  # (T, B or 1, m), standard deviation
+    mask: Tensor  # (T, B or 1, m)
+
+    def at(self, t: int) -> Readings:
+        """Return those of an instant; without sensors that nobody reads there."""
+        used = self.mask[t].any(0)
+        return Readings(
+            self.rows[t][:, used], self.values[t][:, used], self.noise[t][:, used],
+            self.mask[t][:, used],
+        )  # fmt: skip
+
+    def some(self, part: slice) -> Readings:
+        """Return those of some instants."""
+        return Readings(*(one[part] for one in self))
+
+    def case(self, b: int) -> Readings:
+        """Return those of one case."""
+        return Readings(*(one[:, b % one.shape[1]][:, None] for one in self))
+
+
+@dataclass(frozen=True)
+class Library:
+    """Coefficients (S, r) of all snapshots of the runs: the law of an instant without readings.
+
+    Snapshots of a run follow each other; `run` and `instant` (S,) say which they are.
+    """
+
+    states: Tensor
+    run: Tensor
+    instant: Tensor
+
+    def pieces(self, length: int, first: int | None) -> Tensor:
+        """Return coefficients (P, length, r) of pieces of runs.
+
+        They begin at the instant `first` where so many runs begin there that these have a law of
+        their own; else anywhere.
+        """
+        last = len(self.run) - length + 1
+        whole = torch.ones(max(last, 0), dtype=torch.bool)
+        for k in range(1, length):
+            whole &= self.run[k : k + last] == self.run[:last]
+            whole &= self.instant[k : k + last] - self.instant[:last] == k
+        starts = whole.nonzero()[:, 0]
+        if first is not None:
+            begin = torch.ones_like(self.run, dtype=torch.bool)
+            begin[1:] = self.run[1:] != self.run[:-1]
+            here = starts[begin[starts] & (self.instant[starts] == first)]
+            starts = here if len(here) >= MIN_BEGINNINGS else starts
+        starts = starts[torch.arange(min(len(starts), MAX_PIECES)) * len(starts)
+                        // max(min(len(starts), MAX_PIECES), 1)]  # fmt: skip
+        return self.states[starts[:, None] + torch.arange(length)].double()
+
+
+@dataclass(frozen=True)
+class Model:
+    """What filters know: a step, a root (q, q) of the covariance of what it leaves, the runs."""
+
+    step: Step
+    root: Tensor
+    library: Library
+
+    def advanced(self, s: Tensor, generator: torch.Generator) -> Tensor:
+        """Return members (B, N, r) a step later, with what the step leaves over drawn anew."""
+        z = torch.randn(*s.shape[:-1], len(self.root), generator=generator, dtype=torch.float64)
+        z = z - z.mean(-2, keepdim=True) if s.shape[-2] > 1 else z
+        q = self.step.changing
+        return torch.cat([self.step(s) + z @ self.root.T, s[..., q:]], -1)
+
+    def followed(
+        self, readings: Readings, first: int, seed: int, known: Path | None = None
+    ) -> Path:
+        """Return the law of each instant from number `first` on, or going on from what is known."""
+        linear = self.step.matrix is not None
+        path = known or (GaussianPath(self, first) if linear else EnsemblePath(self, first, seed))
+        return path.going_on(readings)
+
+
+class Path:
+    """The laws of coefficients at instants that follow each other, given readings until then."""
+
+    def going_on(self, readings: Readings) -> Path:
+        """Return the path with more instants and their readings."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def law(self, case: int, smooth: bool) -> Given:
+        """Return the law of the coefficients of a case at all instants, as one of T sets.
+
+        A smooth one knows later readings, too.
+        """
+        raise NotImplementedError
+
+    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
+        """Return means (T, B, r) and roots (T, B, r, k) of covariances."""
+        raise NotImplementedError
+
+
+class Moments(NamedTuple):
+    """Mean (B, r) and covariance (B, r, r) of an instant before its readings, and after them."""
+
+    before: tuple[Tensor, Tensor]
+    after: tuple[Tensor, Tensor]
+
+
+class GaussianPath(Path):
+    """Kalman filter and Rauch-Tung-Striebel smoother."""
+
+    def __init__(self, model: Model, first: int, found: Sequence[Moments] = ()) -> None:
+        self.model, self.first, self._found = model, first, list(found)
+        matrix = model.step.matrix
+        assert matrix is not None
+        q = model.step.changing
+        self._matrix, self._offset = matrix, torch.zeros(len(matrix), dtype=torch.float64)
+        self._offset[:q] = model.step.offset
+        self._left = torch.zeros_like(matrix)
+        self._left[:q, :q] = model.root @ model.root.T
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def going_on(self, readings: Readings) -> GaussianPath:
+        """Return the path with more instants and their readings."""
+        found, cases = list(self._found), readings.values.shape[1]
+        for t in range(len(readings.values)):
+            if found:
+                mean, covariance = found[-1].after
+                mean = mean @ self._matrix.T + self._offset
+                covariance = self._matrix @ covariance @ self._matrix.T + self._left
+            else:
+                pieces = self.model.library.pieces(1, self.first)[:, 0]
+                mean = pieces.mean(0).expand(cases, -1)
+                covariance = torch.cov(pieces.T).expand(cases, -1, -1)
+            found.append(Moments((mean, covariance), _analysed(mean, covariance, readings.at(t))))
+        return GaussianPath(self.model, self.first, found)
+
+    def _gains(self) -> list[Tensor]:
+        """Return the smoother's gains (B, r, r) from each instant but the last to the next."""
+        found = []
+        for one, after in zip(self._found[:-1], self._found[1:], strict=True):
+            ahead = one.after[1] @ self._matrix.T
+            found.append(ahead @ torch.linalg.pinv(after.before[1], rtol=1e-13, hermitian=True))
+        return found
+
+    def _smoothed(self) -> tuple[list[Tensor], list[Tensor]]:
+        means, covariances = [self._found[-1].after[0]], [self._found[-1].after[1]]
+        for t, gain in reversed(list(enumerate(self._gains()))):
+            (mean, covariance), later = self._found[t].after, self._found[t + 1].before
+            means.append(mean + ((means[-1] - later[0])[:, None] @ gain.mT)[:, 0])
+            covariances.append(covariance + gain @ (covariances[-1] - later[1]) @ gain.mT)
+        return means[::-1], covariances[::-1]
+
+    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
+        """Return means (T, B, r) and roots (T, B, r, r) of covariances."""
+        if smooth:
+            means, covariances = self._smoothed()
+        else:
+            means, covariances = zip(*(one.after for one in self._found), strict=True)
+        return torch.stack(list(means)), covariance_root(torch.stack(list(covariances)))
+
+    def law(self, case: int, smooth: bool) -> Given:
+        """Return the law of a case; samples of a smooth one are whole trajectories."""
+        mean, root = (one[:, case] for one in self.moments(smooth))
+        if not smooth:
+            return Gaussian(mean, root)
+        steps = []
+        for one, gain in zip(self._found, [*self._gains(), None], strict=True):
+            covariance = one.after[1][case]
+            if gain is not None:
+                covariance = covariance - gain[case] @ self._matrix @ covariance
+            steps.append(covariance_root((covariance + covariance.mT) / 2))
+        return _Backwards(mean, root, [one[case] for one in self._gains()], torch.stack(steps))
+
+
+class _Backwards(Gaussian):
+    """A smoothed law whose samples are trajectories: the last instant, then each given the next.
+
+    ``s_t = mean_t + G_t (s_{t+1} - mean_{t+1}) + root_t z``.
+    """
+
+    def __init__(self, mean: Tensor, root: Tensor, gains: list[Tensor], steps: Tensor) -> None:
+        super().__init__(mean, root)
+        self._gains, self._steps = gains, steps
+
+    def sample(self, size: int, generator: torch.Generator) -> Tensor:
+        """Return coefficients (T, size, r)."""
+        count, r = self._mean.shape
+        z = torch.randn(count, size, r, generator=generator, dtype=torch.float64)
+        off = [z[-1] @ self._steps[-1].mT]
+        for t in range(count - 2, -1, -1):
+            off.append(off[-1] @ self._gains[t].mT + z[t] @ self._steps[t].mT)
+        return self._mean[:, None] + torch.stack(off[::-1])
+
+
+def _analysed(mean: Tensor, covariance: Tensor, read: Readings) -> tuple[Tensor, Tensor]:
+    """Return mean and covariance given the readings of an instant."""
+    if not read.mask.any():
+        return mean, covariance
+    root = covariance_root(covariance)
+    off = read.values - (read.rows @ mean[..., None])[..., 0]
+    shape = off.shape
+    law = condition(read.rows @ root, off, read.noise.expand(shape), read.mask.expand(shape))
+    mean = mean + (root @ law.mean[..., None])[..., 0]
+    narrowed = law.spread(root)
+    return mean, narrowed @ narrowed.mT
+
+
+@dataclass(frozen=True)
+class EnsemblePath(Path):
+    """Members (B, N, r) at each instant, given readings until then; and given all."""
+
+    model: Model
+    first: int
+    seed: int
+    filtered: list[Tensor] = field(default_factory=list)
+    smoothed: list[Tensor] = field(default_factory=list)
+    recent: tuple[Readings, ...] = ()
+    """Readings of the last instants, in case the ensemble has lost the track."""
+
+    def __len__(self) -> int:
+        return len(self.filtered)
+
+    def going_on(self, readings: Readings) -> EnsemblePath:
+        """Return the path with more instants and their readings."""
+        # Random numbers of an instant are its own, so that going on is as having known at once.
+        filtered, smoothed, recent = list(self.filtered), list(self.smoothed), list(self.recent)
+        for t in range(len(readings.values)):
+            generator = torch.Generator().manual_seed(self.seed + len(filtered))
+            recent = [*recent, readings.some(slice(t, t + 1))][-WINDOW:]
+            if len(filtered) < WINDOW:
+                pieces = self.model.library.pieces(len(recent), self.first)
+                if len(pieces):
+                    smoothed = list(_begun(pieces, recent, generator))
+                    filtered.append(smoothed[-1])
+                    continue
+            members = self.model.advanced(filtered[-1], generator)
+            history = torch.stack([*smoothed[-SMOOTHED:], members])
+            read = readings.at(t)
+            if read.mask.any():
+                history = self._found_again(_changed(history, -1, read), members, recent,
+                                            read, generator)  # fmt: skip
+            smoothed[len(smoothed) + 1 - len(history) :] = history[:-1]
+            filtered.append(history[-1])
+            smoothed.append(history[-1])
+        return EnsemblePath(self.model, self.first, self.seed, filtered, smoothed, tuple(recent))
+
+    def _found_again(
+        self, history: Tensor, before: Tensor, recent: Sequence[Readings], read: Readings,
+        generator: torch.Generator,
+    ) -> Tensor:  # fmt: skip
+        """Return the history, of cases whose readings are impossible begun anew from pieces."""
+        lost = (_distance(before, read) > LOST).nonzero()[:, 0].tolist()
+        for b in lost:
+            pieces = self.model.library.pieces(len(recent), None)
+            one = [some.case(b) for some in recent]
+            found = _begun(pieces, one, generator)
+            history[len(history) - len(found) :, b] = found[-len(history) :, 0]
+        return history
+
+    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
+        """Return means (T, B, r) and roots (T, B, r, N) of covariances."""
+        members = torch.stack(self.smoothed if smooth else self.filtered)
+        mean = members.mean(2)
+        return mean, (members - mean[:, :, None]).mT / (members.shape[2] - 1) ** 0.5
+
+    def law(self, case: int, smooth: bool) -> Given:
+        """Return the law of a case; members of a smooth one are whole trajectories."""
+        members = self.smoothed if smooth else self.filtered
+        return Sampled(torch.stack([one[case] for one in members]))
+
+
+def _changed(history: Tensor, at: int, read: Readings) -> Tensor:
+    """Return a history (L, B, N, r) given readings of one of its instants."""
+    mean = history.mean(2, keepdim=True)
+    apart = history - mean
+    size = (history.shape[2] - 1) ** 0.5
+    off = read.values - (read.rows @ mean[at].mT)[..., 0]
+    rows, shape = read.rows @ apart[at].mT / size, off.shape
+    law = condition(rows, off, read.noise.expand(shape), read.mask.expand(shape))
+    mean = mean + law.mean[:, None] @ apart / size
+    seen = law.directions @ apart * law.std_reduction[..., None]
+    return mean + apart - law.directions.mT @ seen
+
+
+def _distance(members: Tensor, read: Readings) -> Tensor:
+    """Return the mean square (B,) of readings' distance, in units of what is expected of it."""
+    mean = members.mean(1, keepdim=True)
+    off = (read.values - (read.rows @ mean.mT)[..., 0]) * read.mask
+    rows = read.rows @ (members - mean).mT / (members.shape[1] - 1) ** 0.5 * read.mask[..., None]
+    whole = rows @ rows.mT + torch.diag_embed(read.noise.square() + (~read.mask).double())
+    solved = torch.linalg.solve(whole, off[..., None])[..., 0]
+    return (off * solved).sum(-1) / read.mask.sum(-1).clamp_min(1)
+
+
+def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generator) -> Tensor:
+    """Return members (L, B, N, r) at the instants of readings, from pieces (P, L, r) of runs.
+
+    Pieces are drawn with the likelihood of the readings to a power for which enough of them count,
+    and blurred. The rest of the likelihood changes them as it does an ensemble.
+    """
+    distance = torch.zeros(recent[0].values.shape[1], len(pieces), dtype=torch.float64)
+    for k, read in enumerate(recent):
+        one = read.at(0)
+        off = one.values[..., None] - one.rows @ pieces[:, k].T
+        square = (off / one.noise[..., None]).square() * one.mask[..., None]
+        distance += square.sum(-2)
+    share = _tempered(distance)
+    weights = torch.softmax(-distance * share[:, None] / 2, 1)
+    drawn = torch.multinomial(weights, MEMBERS, replacement=True, generator=generator)
+    members = pieces[drawn].permute(2, 0, 1, 3)
+    mean = members.mean(2, keepdim=True)
+    apart = members - mean
+    z = torch.randn(MEMBERS, MEMBERS, generator=generator, dtype=torch.float64)
+    blurred = (z - z.mean(0)) @ apart / (MEMBERS - 1) ** 0.5
+    members = mean + (1 - BLURRED) ** 0.5 * apart + BLURRED**0.5 * blurred
+    left = float((1 - share).max())
+    for k, read in enumerate(recent):
+        one = read.at(0)
+        if left > 1e-6 and one.mask.any():
+            noise = one.noise / (1 - share).clamp_min(1e-6).sqrt()[:, None]
+            members = _changed(members, k, one._replace(noise=noise))
+    return members
+
+
+def _tempered(distance: Tensor) -> Tensor:
+    """Return the largest powers (B,) of likelihoods, up to 1, that leave enough pieces."""
+    enough = min(MIN_EFFECTIVE, distance.shape[1] / 2)
+    low, high = torch.full((2, len(distance)), -30.0, dtype=torch.float64)
+    high = torch.zeros_like(high)
+
+    def effective(power: Tensor) -> Tensor:
+        logs = torch.log_softmax(-distance * power.exp()[:, None] / 2, 1)
+        return torch.exp(-torch.logsumexp(2 * logs, 1))
+
+    whole = effective(high) >= enough
+    for _ in range(40):
+        middle = (low + high) / 2
+        fits = effective(middle) >= enough
+        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
+    return torch.where(whole, 1.0, low.exp())
