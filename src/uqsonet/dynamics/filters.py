@@ -12,14 +12,16 @@ which the first q change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from uqsonet.dynamics.steps import Step
+from uqsonet.dynamics.steps import ROWS, Step
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.given import Gaussian, Given, Sampled
 
@@ -28,6 +30,8 @@ SMOOTHED = 20  # instants back that a reading changes
 WINDOW = 4  # instants that a piece of a run is compared with readings on
 MAX_PIECES = 10_000  # pieces of runs to start from, at most
 MIN_EFFECTIVE = 60  # pieces that an ensemble starts from, effectively
+BEYOND = 1.5  # times the largest coefficients of the runs are the largest of members
+NEAR = 5  # held-out pairs one of which shows what a step leaves over there
 BLURRED = 0.2  # share of the variance of pieces that is drawn anew: members all differ
 LOST = (
     16.0  # mean square of readings' distance, in its own unit, from which an ensemble starts anew
@@ -71,6 +75,11 @@ class Library:
     run: Tensor
     instant: Tensor
 
+    @cached_property
+    def ends(self) -> Tensor:
+        """How far from zero (r,) members may be: somewhat beyond all snapshots."""
+        return BEYOND * self.states.abs().amax(0).double()
+
     def pieces(self, length: int, first: int | None) -> Tensor:
         """Return coefficients (P, length, r) of pieces of runs.
 
@@ -94,19 +103,48 @@ class Library:
 
 
 @dataclass(frozen=True)
+class LeftOver:
+    """What a step leaves over: Gaussian, or as it was left over of held-out pairs nearby.
+
+    `states` (V, r) are scaled as networks see them, what was left over (V, q) is of standardised
+    coefficients; of no pairs it is Gaussian with the root (q, q) of the covariance.
+    """
+
+    root: Tensor
+    states: Tensor
+    left: Tensor
+
+    def drawn(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Return draws (B, N, q) at scaled coefficients (B, N, r)."""
+        shape = x.shape[:-1]
+        if not len(self.states):
+            z = torch.randn(*shape, len(self.root), generator=generator, dtype=torch.float64)
+            return z @ self.root.T
+        found = torch.empty(*shape, len(self.root), dtype=torch.float64).flatten(0, -2)
+        signs = torch.randint(2, (len(found), 1), generator=generator) * 2.0 - 1
+        which = torch.randint(NEAR, (len(found), 1), generator=generator)
+        half = self.states.square().sum(1) / 2
+        for rows in torch.arange(len(found)).split(ROWS):
+            near = torch.topk(x.flatten(0, -2)[rows] @ self.states.T - half, NEAR, 1).indices
+            found[rows] = self.left[near.gather(1, which[rows])[:, 0]]
+        return (found * signs).view(*shape, -1)
+
+
+@dataclass(frozen=True)
 class Model:
-    """What filters know: a step, a root (q, q) of the covariance of what it leaves, the runs."""
+    """What filters know: a step, what it leaves over, and the runs."""
 
     step: Step
-    root: Tensor
+    left: LeftOver
     library: Library
 
     def advanced(self, s: Tensor, generator: torch.Generator) -> Tensor:
         """Return members (B, N, r) a step later, with what the step leaves over drawn anew."""
-        z = torch.randn(*s.shape[:-1], len(self.root), generator=generator, dtype=torch.float64)
-        z = z - z.mean(-2, keepdim=True) if s.shape[-2] > 1 else z
-        q = self.step.changing
-        return torch.cat([self.step(s) + z @ self.root.T, s[..., q:]], -1)
+        error = self.left.drawn(self.step.scaled(s), generator)
+        error = error - error.mean(-2, keepdim=True)
+        q, ends = self.step.changing, self.library.ends
+        ahead = (self.step(s) + error).clamp(-ends[:q], ends[:q])
+        return torch.cat([ahead, s[..., q:]], -1)
 
     def followed(
         self, readings: Readings, first: int, seed: int, known: Path | None = None
@@ -119,6 +157,9 @@ class Model:
 
 class Path:
     """The laws of coefficients at instants that follow each other, given readings until then."""
+
+    effective = math.inf
+    """Independent samples that the answer is worth."""
 
     def going_on(self, readings: Readings) -> Path:
         """Return the path with more instants and their readings."""
@@ -157,7 +198,7 @@ class GaussianPath(Path):
         self._matrix, self._offset = matrix, torch.zeros(len(matrix), dtype=torch.float64)
         self._offset[:q] = model.step.offset
         self._left = torch.zeros_like(matrix)
-        self._left[:q, :q] = model.root @ model.root.T
+        self._left[:q, :q] = model.left.root @ model.left.root.T
 
     def __len__(self) -> int:
         return len(self._found)
@@ -258,6 +299,7 @@ class EnsemblePath(Path):
     filtered: list[Tensor] = field(default_factory=list)
     smoothed: list[Tensor] = field(default_factory=list)
     recent: tuple[Readings, ...] = ()
+    effective = float(MEMBERS)
     """Readings of the last instants, in case the ensemble has lost the track."""
 
     def __len__(self) -> int:

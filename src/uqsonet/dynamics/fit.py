@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from uqsonet.dynamics.dynamics import Calibration, Dynamics
-from uqsonet.dynamics.filters import Library, Model
+from uqsonet.dynamics.conformal import Calibration
+from uqsonet.dynamics.dynamics import Dynamics
+from uqsonet.dynamics.filters import LeftOver, Library, Model
 from uqsonet.dynamics.instants import (
     coefficients,
     emulator_of,
@@ -18,13 +20,12 @@ from uqsonet.dynamics.instants import (
     on_periodic_grid,
     with_remainder,
 )
-from uqsonet.dynamics.steps import Pairs, Step, candidates
+from uqsonet.dynamics.steps import Pairs, Step, candidates, left_over
 from uqsonet.dynamics.trajectories import Trajectories
 from uqsonet.errors import DataError
 from uqsonet.fitting.comparison import first_not_worse
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.metrics import ascending, coverage, crps
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.show.terminal import never_silent
@@ -32,9 +33,10 @@ from uqsonet.show.terminal import never_silent
 LOG = logging.getLogger("uqsonet")
 
 SHARES = (0.7, 0.15, 0.15)  # of the runs: to learn from, to choose with, to calibrate bands
+NEAR_PAIRS = 4000  # held-out pairs that show what a step leaves over, at most
 AHEAD = 10  # steps that a step is judged on
 FORECASTS, MEMBERS, POINTS = 40, 40, 100  # held-out forecasts that steps are compared on
-SPREADS = (1.0, 1.5, 2.0, 4.0)  # factors to try on the std of what a step leaves over
+SPREADS = (1.0, 1.25, 1.5, 2.0)  # factors to try on the std of what a step leaves over
 
 
 def fit_dynamics(
@@ -79,24 +81,28 @@ def fit_dynamics(
         LOG.info("%d modes, %d of them change; %d pairs", len(std), changing, len(pairs.before))
         forecasts = Forecasts.of(emulator, held, validation, changing, seed)
         factor, grid = on_periodic_grid(emulator, changing)
-        steps, roots, scores, rows = [], [], [], []
-        for name, step in candidates(pairs, std, seed, factor, grid):
-            left = checked.after - step(checked.before)
-            error = _size(left * std[:changing]) / _size(checked.after * std[:changing])
+        steps, scores, rows = [], [], []
+        for name, step in candidates(pairs, checked, std, seed, factor, grid):
+            left = (checked.after - step(checked.before)) * std[:changing]
+            error = _size(left) / _size(checked.after * std[:changing])
             steps.append(step)
-            roots.append(covariance_root(left.T @ left / len(left)))
-            scores.append(forecasts.scores(step, roots[-1]))
-            rows.append(_row(name, 1.0, scores[-1]) | {"error": error})
+            scores.append(forecasts.scores(step, _left_over(step, checked, 1.0, False)))
+            rows.append(_row(name, 1.0, False, scores[-1]) | {"error": error})
             LOG.info("%s: one step errs by %.3g %%, CRPS ahead %.4g", name, 100 * error,
                      rows[-1]["crps"])  # fmt: skip
         number, _ = first_not_worse(scores)
-        step, root, name = steps[number], roots[number], rows[number]["step"]
-        # What a step leaves over is not independent from one step to the next.
-        wider = [forecasts.scores(step, spread * root) for spread in SPREADS[1:]]
-        rows += [_row(name, *one) for one in zip(SPREADS[1:], wider, strict=True)]
-        spread = SPREADS[first_not_worse([scores[number], *wider])[0]]
-        LOG.info("chosen: %s, what it leaves over times %g", name, spread)
-        root = spread * root
+        step, name = steps[number], rows[number]["step"]
+        # What a step leaves over depends on the state, and on what it was the step before.
+        kinds = [(near, spread) for near in (False, True) for spread in SPREADS]
+        laws = [_left_over(step, checked, spread, near) for near, spread in kinds]
+        scores = [forecasts.scores(step, one) for one in laws]
+        rows += [_row(name, spread, near, one)
+                 for (near, spread), one in zip(kinds, scores, strict=True)]  # fmt: skip
+        taken, _ = first_not_worse(scores)
+        near, spread = kinds[taken]
+        LOG.info(
+            "chosen: %s; what it leaves over times %g%s", name, spread, ", of near pairs" * near
+        )
         known = torch.cat([known, held])
         library = _library(known, training, validation)
         card = {
@@ -108,23 +114,33 @@ def fit_dynamics(
             "seed": seed,
         }
         kept = Calibration.of(encoded(emulator, calibration), calibration)
-        return Dynamics(emulator, runs.clock, Model(step, root, library), kept, card)
+        return Dynamics(
+            emulator, len(runs.fields), runs.clock, Model(step, laws[taken], library), kept, card
+        )
 
 
 def _size(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def _row(name: str, spread: float, scores: Tensor) -> dict[str, Any]:
+def _left_over(step: Step, held: Pairs, spread: float, near: bool) -> LeftOver:
+    """Return what a step leaves over of held-out pairs, times a factor."""
+    root, size = spread * left_over(step, held), len(held.before)
+    if not near:
+        return LeftOver(root, held.before[:0].float(), held.after[:0])
+    some = torch.arange(min(size, NEAR_PAIRS)) * size // min(size, NEAR_PAIRS)
+    left = held.after[some] - step(held.before[some])
+    return LeftOver(root, step.scaled(held.before[some]), spread * left)
+
+
+def _row(name: str, spread: float, near: bool, scores: Tensor) -> dict[str, Any]:
     """Return how forecasts with a step scored, for the card."""
     crps, held_50, held_90 = scores.mean(1).tolist()
-    return {"step": name, "spread": spread, "crps": crps, "bands": [held_50, held_90]}
+    return {"step": name, "spread": spread, "near": near, "crps": crps, "bands": [held_50, held_90]}
 
 
 def emulator_with_noise(emulator: Any, noise_std: Mapping[str, float] | None) -> Any:
     """Return the emulator whose sensors have this noise where they state none."""
-    from dataclasses import replace
-
     names = [one.name for one in emulator.inputs]
     if unknown := set(noise_std or {}) - set(names):
         raise DataError(f"noise_std: {unknown.pop()!r} is none of the fields {', '.join(names)}")
@@ -150,14 +166,16 @@ def _library(states: Tensor, *parts: Trajectories) -> Library:
     return Library(states.float(), torch.cat(runs), instants)
 
 
+@dataclass(frozen=True)
 class Forecasts:
     """Pieces of held-out runs that steps are compared on, at points of the fields."""
 
-    def __init__(
-        self, start: Tensor, truths: Tensor, rows: Tensor, mean: Tensor, seed: int
-    ) -> None:
-        self.start, self.truths = start, truths  # (F, r), (F, L, k) at points
-        self._rows, self._mean, self._seed = rows, mean, seed
+    library: Library
+    start: Tensor  # (F, r)
+    truths: Tensor  # (F, L, k)
+    rows: Tensor  # (k, r), the fields at the points
+    mean: Tensor  # (k,)
+    seed: int
 
     @classmethod
     def of(
@@ -178,17 +196,17 @@ class Forecasts:
         some = torch.arange(min(count, POINTS)) * count // min(count, POINTS)
         moving = bases.input_factor[some][:, :changing].abs().sum(1) > 0
         rows, mean = bases.input_factor[some][moving].double(), bases.input_mean[some][moving]
-        return cls(pieces[:, 0], mean + pieces[:, 1:] @ rows.T, rows, mean, seed)
+        return cls(library, pieces[:, 0], mean + pieces[:, 1:] @ rows.T, rows, mean, seed)
 
-    def scores(self, step: Step, root: Tensor) -> Tensor:
+    def scores(self, step: Step, left: LeftOver) -> Tensor:
         """Return CRPS and shares inside bands of `LEVELS` (3, F), over leads and points."""
-        model = Model(step, root, Library(*[torch.zeros(0)] * 3))
-        generator = torch_generator(self._seed, "dynamics", "members")
+        model = Model(step, left, self.library)
+        generator = torch_generator(self.seed, "dynamics", "members")
         members = self.start[:, None].expand(-1, MEMBERS, -1)
         found = []
         for lead in range(self.truths.shape[1]):
             members = model.advanced(members, generator)
-            fields = self._mean + members.nan_to_num(1e6, 1e6, -1e6).clamp(-1e6, 1e6) @ self._rows.T
+            fields = self.mean + members @ self.rows.T
             for one, truth in zip(fields, self.truths[:, lead], strict=True):
                 ordered = ascending(one)
                 found.append([crps(ordered, truth), *coverage(ordered, truth, LEVELS)])

@@ -66,7 +66,9 @@ def with_remainder(emulator: Emulator, held: Trajectories) -> Emulator:
     bases.input_remainder.fill_(float(square.mean().sqrt()))
     few = torch.arange(min(LEFT_OVER, left.shape[1])) * left.shape[1] // LEFT_OVER
     root = scaled_root(left[:, few], square)
-    return Emulator(emulator.operator, emulator.inputs, emulator.outputs, remainder=(root, root))
+    return Emulator(
+        emulator.operator, emulator.inputs, emulator.outputs, remainder=(root, root.clone())
+    )
 
 
 def _modes(runs: dict, fields: list[Field]) -> Modes:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from uqsonet.dynamics.conformal import factors_of
 from uqsonet.dynamics.filters import Path
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import FieldLaw
+from uqsonet.errors import ObservationError
 from uqsonet.gauss.posterior import Joint
 from uqsonet.sensors.sensors import Sensors
 
@@ -25,6 +27,10 @@ class LawOverTime(FieldLaw):
     def of(self, number: int) -> LawOverTime:
         """Return the law of another field."""
         return LawOverTime(self.emulator, self.sets, number, self.likelihood, self._kept)
+
+    def effective_size(self) -> Tensor:
+        """Return the number (T,) of members behind the answer; infinite in closed form."""
+        return self.joint(slice(0, len(self.sets))).effective_size
 
     def _parts(self) -> Iterator[slice]:
         yield slice(0, len(self.sets))
@@ -50,23 +56,161 @@ class OverTime(FieldPosterior):
         emulator = dynamics.emulator
         given, model = path.law(0, smooth), emulator.operator
         both = model.output_posterior(given, False), model.input_posterior(given, False)
+        size = torch.full((len(sets),), path.effective, dtype=torch.float64)
         law = LawOverTime(emulator, sets, len(emulator.inputs),
-                          kept={0: Joint.exact(*both, len(sets))})  # fmt: skip
+                          kept={0: Joint(*both, size, torch.ones_like(size))})  # fmt: skip
         return cls(law, len(emulator.outputs) == 1, (dynamics, first, path, smooth))
 
     def __getitem__(self, name: str) -> OverTime:
         """Return the law of one field."""
         return OverTime(super().__getitem__(name)._law, True, self._about)
 
+    def __repr__(self) -> str:
+        names = self.field.name if self._chosen else ", ".join(f.name for f in self.dynamics.fields)
+        times, read = self.times, int(self.sensors.mask.sum())
+        return f"OverTime({names} from {times[0]} to {times[-1]}, given {read} readings)"
+
     @property
     def times(self) -> np.ndarray:
         """Times (T,) of the instants."""
         return self.dynamics.clock.times(self.first + np.arange(len(self.path)))
 
+    @property
+    def _calibrated(self) -> bool:
+        return bool(len(self.dynamics.calibration.run))
+
+    def widened(self, plain: Tensor, level: float, whole: bool) -> Tensor:
+        """Return lower end, median and upper end (T, 3, M) of a plain band, made conformal.
+
+        Each instant has a factor of its own; `whole` functions are those of one instant.
+        """
+        number = self.law.number - len(self.dynamics.fields)
+        factors = factors_of(self, number, level, whole)[:, None, None]
+        ends = self.field.transform.forward(plain)
+        median = ends[:, 1:2]
+        return self.field.transform.inverse(median + factors * (ends - median))
+
     def to_xarray(self, level: float = 0.9, points: object = None, samples: int = 0) -> Any:
         """Return mean, std, band and samples as an xarray.Dataset with a dimension of time."""
         found = super().to_xarray(level, points, samples)
         return found.rename(set="time").assign_coords(time=self.times)
+
+    def plot(
+        self, path: object = None, level: float = 0.9, title: str | None = None,
+        truth: object = None,
+    ) -> Any:  # fmt: skip
+        """Draw mean and std over time, or of a single number its band; returns the figure.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to save the picture: PNG, PDF or SVG.
+        level : float
+        title : str, optional
+        truth : array (T, M), optional
+        """
+        from uqsonet.show.over_time import draw_over_time
+
+        return draw_over_time(self, path, level, title, truth)
+
+    def film(self, path: object, truth: object = None, rate: int = 8) -> None:
+        """Write mean and std, instant after instant, as a film: GIF, or MP4 where ffmpeg is there.
+
+        Parameters
+        ----------
+        path : path
+        truth : array (T, M), optional
+            It is shown beside.
+        rate : int
+            Instants in a second.
+        """
+        from uqsonet.show.over_time import film
+
+        film(self, path, truth, rate)
+
+    def place(
+        self, n: int, candidates: object = None, *, times: object = None, target: object = None,
+        noise_std: float = 0.0, size: int = 1000, seed: int = 0,
+    ) -> list[NextReading]:  # fmt: skip
+        """Choose where and when to measure next: each reading takes the most variance.
+
+        Parameters
+        ----------
+        n : int
+            Readings to choose, one after another; later ones know of the earlier.
+        candidates : array (m, d), optional
+            Places; by default the field's own points.
+        times : array, optional
+            Instants of the answer at which one may read; by default all.
+        target : optional
+            The instant at which the field is to be known; by default the last.
+        noise_std : float
+            Of the new readings, in the transformed field.
+        size, seed : int
+            Samples behind the covariances, and their seed.
+
+        Notes
+        -----
+        It is the gain of the best linear prediction from the new readings, averaged over the
+        field's points, by covariances between instants that samples of whole trajectories show. So
+        the answer must be a smooth one.
+        """
+        if not self.smooth:
+            raise ObservationError(
+                "place: instants of a filter do not belong together; smooth=True"
+            )
+        clock = self.dynamics.clock
+        number = len(self.path) - 1 if target is None else self._number(target, "target")
+        at = range(len(self.path)) if times is None else [self._number(t, "times") for t in times]  # type: ignore[attr-defined]
+        x = self._points(candidates)
+        law = self.law
+        wanted = law.field.transform.forward(law.sample(size, self._points(None), seed)[number])
+        read = law.field.transform.forward(law.sample(size, x, seed)[list(at)])
+        apart = (wanted - wanted.mean(0), (read - read.mean(1, keepdim=True)).permute(1, 0, 2))
+        chosen = []
+        for k, j, before, after in _greedy(*apart, noise_std, n):
+            time = clock.times(np.array(self.first + at[k]))
+            chosen.append(NextReading(time, x[j].numpy(), before**0.5, after**0.5))
+        return chosen
+
+    def _number(self, time: object, what: str) -> int:
+        """Return which of the answer's instants a time is."""
+        number = int(self.dynamics.clock.numbers(time, what)[0]) - self.first
+        if not 0 <= number < len(self.path):
+            raise ObservationError(f"{what}: {time} is none of the answer's instants")
+        return number
+
+
+class NextReading(NamedTuple):
+    """A reading that is worth the most: when, where, and the target's std before and after it."""
+
+    time: Any
+    place: np.ndarray
+    before: float
+    after: float
+
+
+def _greedy(
+    wanted: Tensor, read: Tensor, noise_std: float, n: int
+) -> Iterator[tuple[int, int, float, float]]:
+    """Yield candidates (instant, place) by what they take of the variance of targets (S, M)."""
+    size, shape = len(wanted) - 1, read.shape[1:]
+    flat = read.flatten(1)
+    for _ in range(n):
+        own = flat.square().sum(0) / size
+        with_target = flat.T @ wanted / size
+        gain = with_target.square().mean(1) / (own + noise_std**2).clamp_min(1e-300)
+        gain = torch.where(own > 1e-12 * own.max(), gain, 0.0)
+        best = int(gain.argmax())
+        before = float(wanted.square().sum(0).mean() / size)
+        weight = 1 / (own[best] + noise_std**2)
+        one = flat[:, best].clone()
+        # A root of the conditional covariance by samples (Potter): a share of `one` is taken out.
+        share = weight / (1 + noise_std * weight.sqrt())
+        wanted = wanted - share * one[:, None] * with_target[best]
+        flat = flat - share * one[:, None] * (one @ flat / size)
+        after = float(wanted.square().sum(0).mean() / size)
+        yield best // shape[1], best % shape[1], before, after
 
 
 def joined(one: Sensors, other: Sensors) -> Sensors:

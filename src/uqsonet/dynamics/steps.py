@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from uqsonet.fields.grid import Grid
+from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.settings import TrainingConfig
 from uqsonet.networks.train import Optimiser
@@ -35,6 +36,9 @@ LOG = logging.getLogger("uqsonet")
 TRAINING = TrainingConfig(iterations=2500, learning_rate=4e-3, schedule="cosine", gradient_clip=1.0)
 BATCH_CELLS, MIN_BATCH = 4096, 4  # grid points in a batch of a convolution; pairs at least
 CHANNELS, REACH, DEPTH = 32, 2, 4  # of a convolution: width, neighbours on each side, layers
+WITH_ERRORS = 0.4
+WELL = 0.003  # share of the fields that a kernel may leave over, and no network is trained
+FIRST_PAIRS = 5000  # that tell how large a kernel's errors are
 MIN_TRAINED_PAIRS = 1000  # fewer teach a network nothing that a kernel does not know
 ROWS = 1 << 14  # coefficients that are led through a network at a time
 
@@ -132,11 +136,6 @@ def linear(pairs: Pairs, std: Tensor, lengths: Sequence[float] = LINEAR) -> Step
     return step.eval()
 
 
-def kernel(pairs: Pairs, std: Tensor) -> Step:
-    """Return the regression with a squared-exponential kernel beside the linear part."""
-    return linear(pairs, std, LENGTHS)
-
-
 class Circular(nn.Module):
     """Convolutions around a periodic grid, from coefficients to coefficients through the fields.
 
@@ -155,7 +154,7 @@ class Circular(nn.Module):
     def __init__(self, factor: Tensor, changing: int, grid: Grid) -> None:
         super().__init__()
         _, fields, _ = factor.shape
-        self.shape = list(grid.shape)
+        self.grid, self.shape = grid, list(grid.shape)
         flat = factor.flatten(0, 1)
         self.register_buffer("factor", flat.float())
         self.register_buffer("back", torch.linalg.pinv(flat[:, :changing].double()).float())
@@ -177,8 +176,36 @@ class Circular(nn.Module):
         return self.last(h).flatten(2).transpose(1, 2).flatten(1) @ self.back.T
 
 
-def circular(pairs: Pairs, std: Tensor, seed: int, factor: Tensor, grid: Grid) -> Step:
-    """Return a step with convolutions, trained by Adam; `factor` (cells, fields, r) is of modes."""
+def left_over(step: Step, held: Pairs) -> Tensor:
+    """Return a root (q, q) of the covariance of what a step leaves over of held-out pairs."""
+    left = held.after - step(held.before)
+    return covariance_root(left.T @ left / len(left))
+
+
+def blurred(before: Tensor, root: Tensor, generator: torch.Generator) -> Tensor:
+    """Return coefficients (P, r) with errors of a covariance in those that change."""
+    z = torch.randn(len(before), len(root), generator=generator, dtype=torch.float64)
+    return torch.cat([before[:, : len(root)] + z @ root.T, before[:, len(root) :]], 1)
+
+
+def kernel(pairs: Pairs, held: Pairs, std: Tensor, seed: int) -> Step:
+    """Return the regression with a squared-exponential kernel beside the linear part.
+
+    Its inputs have errors as large as it makes itself. Without these it is exact along the runs,
+    and sends away what is a little beside them.
+    """
+    some = torch.arange(0, len(pairs.before), max(1, len(pairs.before) // FIRST_PAIRS))
+    first = linear(Pairs(*(one[some] for one in pairs)), std, LENGTHS)
+    generator = torch_generator(seed, "dynamics", "errors")
+    inputs = blurred(pairs.before, left_over(first, held), generator)
+    return linear(pairs._replace(before=inputs), std, LENGTHS)
+
+
+def circular(pairs: Pairs, held: Pairs, std: Tensor, seed: int, factor: Tensor, grid: Grid) -> Step:
+    """Return a step with convolutions, trained by Adam; `factor` (cells, fields, r) is of modes.
+
+    From `WITH_ERRORS` of the iterations on inputs have errors as large as it makes itself then.
+    """
     q = pairs.after.shape[1]
     step = Step(std, q)
     with torch.random.fork_rng(devices=[]):
@@ -188,13 +215,16 @@ def circular(pairs: Pairs, std: Tensor, seed: int, factor: Tensor, grid: Grid) -
         step.network = Circular(factor / step.scale, q, grid)
     change = (pairs.after - pairs.before[:, :q]) * step.scale[:q]
     step.size.copy_(change.square().mean().sqrt())
-    data = {"x": step.scaled(pairs.before), "y": (change / step.size).float()}
     optimiser: Any = Optimiser(step, TRAINING)  # type: ignore[arg-type]
     order = torch_generator(seed, "dynamics", "order")
-    count = max(MIN_BATCH, BATCH_CELLS // grid.size)
+    count, root = max(MIN_BATCH, BATCH_CELLS // grid.size), torch.zeros(q, q, dtype=torch.float64)
     for iteration in range(TRAINING.iterations):
+        if iteration == int(WITH_ERRORS * TRAINING.iterations):
+            root = left_over(step, held)
         rows = torch.randint(len(change), (count,), generator=order)
-        terms = optimiser.step(iteration, {k: v[rows] for k, v in data.items()}, None)
+        before, after = blurred(pairs.before[rows], root, order), pairs.after[rows]
+        change = (after - before[:, :q]) * (step.scale[:q] / step.size)
+        terms = optimiser.step(iteration, {"x": step.scaled(before), "y": change.float()}, None)
         if iteration % 500 == 0:
             LOG.info("convolution: %d of %d, loss %.3g", iteration, TRAINING.iterations,
                      float(terms["loss"]))  # fmt: skip
@@ -202,13 +232,21 @@ def circular(pairs: Pairs, std: Tensor, seed: int, factor: Tensor, grid: Grid) -
 
 
 def candidates(
-    pairs: Pairs, std: Tensor, seed: int, factor: Tensor | None, grid: Grid | None
+    pairs: Pairs, held: Pairs, std: Tensor, seed: int, factor: Tensor | None, grid: Grid | None
 ) -> Iterator[tuple[str, Step]]:
     """Yield the steps that can be learned from pairs, from simple to rich.
 
     A convolution needs the fields on a periodic grid, with their `factor` (cells, fields, r).
     """
     yield "linear", linear(pairs, std)
-    yield "kernel", kernel(pairs, std)
-    if factor is not None and grid is not None and len(pairs.before) >= MIN_TRAINED_PAIRS:
-        yield "convolution", circular(pairs, std, seed, factor, grid)
+    near = kernel(pairs, held, std, seed)
+    yield "kernel", near
+    left = (held.after - near(held.before)) * std[: near.changing]
+    well = float(left.norm()) < WELL * float((held.after * std[: near.changing]).norm())
+    if (
+        factor is not None
+        and grid is not None
+        and len(pairs.before) >= MIN_TRAINED_PAIRS
+        and not well
+    ):
+        yield "convolution", circular(pairs, held, std, seed, factor, grid)

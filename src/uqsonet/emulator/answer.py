@@ -260,13 +260,18 @@ class FieldPosterior:
         if q.ndim or not 0 < float(q) < 1:
             raise ObservationError(f"level must be a number between 0 and 1, found {level}")
         level = float(q)
-        kind = _band_kind(kind, whole, self.law, bool(self._emulator.calibration))
+        kind = _band_kind(kind, whole, self.law, self._calibrated)
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
         plain = self.law.quantiles(ends, self._points(points), BAND_SAMPLES, seed)
         if kind == "conformal":
             plain = self.widened(plain, level, whole)
         lower, _, upper = plain.unbind(1)
         return self._back(lower, points), self._back(upper, points)
+
+    @property
+    def _calibrated(self) -> bool:
+        """Whether there are runs that calibrate bands."""
+        return bool(self._emulator.calibration)
 
     def widened(self, plain: Tensor, level: float, whole: bool) -> Tensor:
         """Return lower end, median and upper end (B, 3, M) of a plain band, made conformal."""

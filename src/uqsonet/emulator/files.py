@@ -32,12 +32,12 @@ def save_model(emulator: Emulator, path: Path) -> None:
     """
     if not emulator.encoded or not hasattr(emulator.operator, "state_dict"):
         raise DataError(f"{path}: only models of uqsonet.fit are saved this way")
-    tensors, meta = _content(emulator)
+    tensors, meta = content(emulator)
     meta["card"] = json.dumps(emulator.card)  # text keeps the order of rows and columns
     write_weights(path, tensors, meta)
 
 
-def _content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
+def content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
     """Return tensors and header of a fitted model, and of those that calibrate it."""
     model: Any = emulator.operator
     parameters = dict(model.named_parameters())
@@ -60,7 +60,7 @@ def _content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
     for k, runs in enumerate(emulator.calibration):
         start = f"emulator/calibration/{k}/"
         tensors |= {start + name: getattr(runs, name) for name in RUNS}
-        more, meta = _content(runs.emulator) if runs.emulator is not None else ({}, None)
+        more, meta = content(runs.emulator) if runs.emulator is not None else ({}, None)
         tensors |= {f"{start}{name}": tensor for name, tensor in more.items()}
         extra["calibration"].append(meta)
     return tensors, {

@@ -169,6 +169,8 @@ def read_model(
     """
     path = weight_path(path)
     tensors, meta = read_weights(path)
+    if "dynamics" in meta:
+        raise DataError(f"{path}: a model over time, which uqsonet.Dynamics.load reads")
     model, others = built(path, meta, tensors, trial)
     return model, meta, others
 

@@ -1,0 +1,234 @@
+"""Sensors over time: exact where the step is linear, close to that elsewhere, and honest bands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import uqsonet
+from uqsonet.dynamics.filters import EnsemblePath, GaussianPath, LeftOver, Library, Model, Readings
+from uqsonet.dynamics.steps import Step
+from uqsonet.errors import DataError, ObservationError
+
+X = np.linspace(0, 1, 24)
+AT = X[[3, 10, 17]]
+
+
+def simulate(runs: int, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return fields (N, T, 24) that move and are driven by noise, and what drives them, by run."""
+    rng = np.random.default_rng(seed)
+    root = np.linalg.cholesky(np.exp(-(((X[:, None] - X) / 0.2) ** 2) / 2) + 1e-6 * np.eye(24))
+    force, u = rng.uniform(0, 2, runs), rng.standard_normal((runs, 24)) @ root.T
+    found = [u]
+    for _ in range(steps - 1):
+        drawn = rng.standard_normal((runs, 24)) @ root.T
+        u = 0.8 * u + 0.3 * force[:, None] * np.sin(np.pi * X) + 0.3 * drawn
+        found.append(u)
+    return np.stack(found, 1), force
+
+
+@pytest.fixture(scope="module")
+def model() -> uqsonet.Dynamics:
+    """Return a model of 90 runs of 12 instants."""
+    u, force = simulate(90, 12, 0)
+    runs = uqsonet.Trajectories({"u": (u, X)}, 0.5 * np.arange(12), constants={"force": force})
+    return uqsonet.fit_dynamics(runs, {"u": 0.1}, bar=False)
+
+
+@pytest.fixture(scope="module")
+def readings() -> Any:
+    """Return 8 instants of three sensors, one of which fails, and the truth of 12."""
+    u, force = simulate(1, 12, 5)
+    values = u[0, :8][:, [3, 10, 17]] + 0.1 * np.random.default_rng(1).standard_normal((8, 3))
+    values[2, 1], values[5] = np.nan, np.nan
+    return values, u[0], force[0]
+
+
+def linear_case(size: int = 4000) -> tuple[Model, Readings]:
+    """Return a linear step of two coefficients, and five instants of one sensor."""
+    step, rng = Step(torch.ones(2), 2), torch.Generator().manual_seed(0)
+    step.weight.copy_(torch.tensor([[-0.2, 0.3], [-0.3, -0.2]]))
+    root = torch.tensor([[0.5, 0.0], [0.2, 0.4]]).double()
+    states = torch.randn(size, 2, generator=rng, dtype=torch.float64)
+    library = Library(states, torch.arange(size), torch.zeros(size, dtype=torch.long))
+    rows = torch.tensor([[1.0, 0.5]]).double().expand(5, 1, 1, 2)
+    values = torch.tensor([0.7, -0.4, 1.2, 0.1, 0.0]).double().view(5, 1, 1)
+    mask = torch.tensor([True, True, True, True, False]).view(5, 1, 1)
+    noise = 0.3 * torch.ones(5, 1, 1).double()
+    left = LeftOver(root, states[:0].float(), states[:0])
+    return Model(step, left, library), Readings(rows, values, noise, mask)
+
+
+def exact(model: Model, read: Readings, until: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return mean (10,) and covariance of all five instants given readings before `until`."""
+    matrix, start = model.step.matrix, model.library.states
+    assert matrix is not None
+    into = torch.zeros(10, 10).double()  # of the start and of what each step leaves over
+    for t in range(5):
+        for s in range(t + 1):
+            part = torch.linalg.matrix_power(matrix, t - s)
+            into[2 * t : 2 * t + 2, 2 * s : 2 * s + 2] = part
+    pieces = [torch.cov(start.T), *[model.left.root @ model.left.root.T] * 4]
+    prior = into @ torch.block_diag(*pieces) @ into.T
+    mean = into[:, :2] @ start.mean(0)
+    rows = torch.block_diag(*[read.rows[t, 0] for t in range(until)])
+    rows = torch.cat([rows, torch.zeros(until, 10 - 2 * until)], 1).double()
+    whole = rows @ prior @ rows.T + 0.09 * torch.eye(until).double()
+    gain = torch.linalg.solve(whole, rows @ prior).T
+    off = read.values[:until].flatten() - rows @ mean
+    return mean + gain @ off, prior - gain @ rows @ prior
+
+
+def test_filter_and_smoother_of_a_linear_step_are_exact() -> None:
+    model, read = linear_case()
+    path = model.followed(read, 0, 0)
+    assert isinstance(path, GaussianPath)
+    means, roots = path.moments(smooth=True)
+    mean, covariance = exact(model, read, 4)
+    torch.testing.assert_close(means.flatten(), mean)
+    for t in range(5):
+        here = slice(2 * t, 2 * t + 2)
+        torch.testing.assert_close(roots[t, 0] @ roots[t, 0].T, covariance[here, here])
+        before, _ = exact(model, read, min(t + 1, 4))
+        torch.testing.assert_close(path.moments(smooth=False)[0][t, 0], before[here])
+
+
+def test_samples_of_a_smoother_are_trajectories() -> None:
+    model, read = linear_case()
+    law = model.followed(read, 0, 0).law(0, smooth=True)
+    drawn = law.sample(40_000, torch.Generator().manual_seed(1)).transpose(0, 1).flatten(1)
+    mean, covariance = exact(model, read, 4)
+    assert (drawn.mean(0) - mean).abs().max() < 0.02
+    assert (torch.cov(drawn.T) - covariance).abs().max() < 0.02
+
+
+def test_an_ensemble_comes_near_the_exact_law() -> None:
+    model, read = linear_case()
+    several = []
+    for seed in range(0, 1200, 100):
+        path = EnsemblePath(model, 0, seed).going_on(read)
+        means, roots = path.moments(smooth=True)
+        several.append(torch.cat([means[:, 0], roots[:, 0].square().sum(-1).sqrt()], 1))
+    mean, covariance = exact(model, read, 4)
+    known = torch.cat([mean.view(5, 2), covariance.diagonal().sqrt().view(5, 2)], 1)
+    assert (torch.stack(several).mean(0) - known).abs().max() < 0.06
+
+
+def test_later_readings_give_what_all_at_once_would(model: uqsonet.Dynamics, readings: Any) -> None:
+    values, _, _ = readings
+    whole = model.condition(u=(AT, values), until=5.5)
+    first = model.condition(u=(AT, values[:4]))
+    later = model.update(first, u=(AT, values[4:]), until=5.5)
+    np.testing.assert_array_equal(later.times, whole.times)
+    for smooth in (whole["u"].mean(), later["u"].mean()):
+        assert smooth.shape == (12, 24)
+    np.testing.assert_allclose(later["u"].mean(), whole["u"].mean(), atol=1e-9)
+    with pytest.raises(ObservationError, match="begin before"):
+        model.update(first, u=(AT, values[:1]), times=[0.0])
+
+
+def test_readings_narrow_the_field_and_what_drives_it(
+    model: uqsonet.Dynamics, readings: Any
+) -> None:
+    values, truth, force = readings
+    smooth, past = (model.condition(u=(AT, values), until=5.5, smooth=s) for s in (True, False))
+    nothing = model.condition(times=[0.0], until=5.5)
+    error = [np.square(a["u"].mean()[:8] - truth[:8]).mean() for a in (smooth, past, nothing)]
+    assert error[0] < error[1] < 0.6 * error[2]
+    assert smooth["u"].std()[11].mean() == pytest.approx(past["u"].std()[11].mean(), rel=1e-6)
+    assert smooth["force"].std()[0, 0] < 0.9 * nothing["force"].std()[0, 0]
+    assert abs(smooth["force"].mean()[0, 0] - force) < 3 * smooth["force"].std()[0, 0]
+    lower, upper = smooth["u"].band(0.8, kind="conformal")
+    assert 0.5 < np.mean((lower <= truth) & (truth <= upper)) <= 1
+    assert smooth["u"].to_xarray().sizes["time"] == 12
+
+
+def test_scores_by_lead(model: uqsonet.Dynamics, tmp_path: Path) -> None:
+    u, force = simulate(20, 10, 7)
+    runs = uqsonet.Trajectories({"u": (u, X)}, 0.5 * np.arange(10), constants={"force": force})
+    report = model.validate(runs, 4, read=6)
+    assert [one.lead for one in report.rows] == [0] * 6 + [1, 2, 3, 4]
+    assert report.rows[5].rmse < 0.6 * report.rows[5].runs
+    assert report.rows[5].rmse < report.rows[9].rmse
+    for one in report.rows[2:]:
+        assert one.spread == pytest.approx(one.rmse, rel=0.3)
+        assert sum(one.ranks) == pytest.approx(1)
+    assert np.mean([one.held_90 for one in report.rows]) == pytest.approx(0.9, abs=0.06)
+    report.save(tmp_path / "scores.csv")
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 11
+
+
+def test_a_table_with_times_is_the_same_and_a_file_keeps_all(
+    model: uqsonet.Dynamics, readings: Any, tmp_path: Path
+) -> None:
+    values = np.nan_to_num(readings[0])
+    table = {
+        "time": np.repeat(0.5 * np.arange(8), 3)[::-1], "x": np.tile(AT, 8)[::-1],
+        "value": values.ravel()[::-1], "field": ["u"] * 24,
+    }  # fmt: skip
+    known = model.condition(u=(AT, values))["u"].mean()
+    np.testing.assert_allclose(model.condition(table)["u"].mean(), known, atol=1e-9)
+    model.save(tmp_path / "model.safetensors")
+    again = uqsonet.Dynamics.load(tmp_path / "model.safetensors")
+    np.testing.assert_allclose(again.condition(table)["u"].mean(), known, rtol=0, atol=1e-12)
+    with pytest.raises(DataError, match=r"Dynamics\.load"):
+        uqsonet.load(tmp_path / "model.safetensors")
+
+
+def test_the_next_reading_is_the_one_that_tells_most(
+    model: uqsonet.Dynamics, readings: Any, tmp_path: Path
+) -> None:
+    answer = model.condition(u=(AT, readings[0]), until=5.5)["u"]
+    (one,) = answer.place(1, [[0.5]], times=[4.0, 5.0, 5.5], target=5.5)
+    assert (one.time, one.place[0]) == (5.5, 0.5)
+    assert one.after < one.before
+    with pytest.raises(ObservationError, match="belong together"):
+        model.condition(u=(AT, readings[0]), smooth=False)["u"].place(1)
+    answer.plot(tmp_path / "strips.png", truth=readings[1])
+    answer.film(tmp_path / "film.gif")
+    assert (tmp_path / "film.gif").read_bytes()[:3] == b"GIF"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"times": [0, 1, 1.4, 3]}, "lies between two steps"),
+        ({"times": [0, 2, 1, 3]}, "times must rise"),
+        ({"times": [0, 1]}, r"times: shape \(2,\)"),
+        ({"constants": {"u": np.ones(9)}}, "name them differently"),
+        ({"constants": {"c": np.arange(8.0)}}, "one for each of 9 runs"),
+        ({"groups": [1, 2]}, "one label for each of 9 runs"),
+    ],
+)
+def test_trajectories_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        uqsonet.Trajectories({"u": simulate(9, 4, 0)[0]}, **change)
+
+
+def test_runs_may_be_short_or_have_holes() -> None:
+    u = simulate(9, 6, 0)[0]
+    u[2, 3:], u[4, 2] = np.nan, np.nan
+    runs = uqsonet.Trajectories({"u": u})
+    before, after = runs.pairs()
+    assert len(before) == 9 * 5 - 3 - 2
+    assert (runs.instant[after] - runs.instant[before] == 1).all()
+    assert len(runs[[2, 4]].run) == 3 + 5
+    u[5, 1, 0] = np.nan
+    with pytest.raises(DataError, match="u: "):
+        uqsonet.Trajectories({"u": u})
+
+
+def test_what_a_step_leaves_over_may_depend_on_the_state() -> None:
+    case, _ = linear_case(200)
+    states = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]).repeat_interleave(50, 0)
+    left = torch.tensor([[0.1, 0.0], [5.0, 0.0]]).double().repeat_interleave(50, 0)
+    near = replace(case, left=LeftOver(case.left.root, states, left))
+    members = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]).double()[:, None].expand(2, 400, 2)
+    spread = near.advanced(members, torch.Generator().manual_seed(0)).std(1)[:, 0]
+    assert spread[0] == pytest.approx(0.1, rel=0.1)
+    assert spread[1] > 1
