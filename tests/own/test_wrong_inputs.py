@@ -208,6 +208,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("unknown transform", lambda _: of(K, transform="sqrt"), "are identity, log and asinh"),
     ("constant", lambda _: of(np.ones((30, 5))), "constant over all runs and points, always 1"),
     ("always the same input", lambda _: fit(runs(np.tile(LINE, (60, 1)))), "k: the same in all"),
+    ("a law of one run", lambda _: runs(K)[:1].describe(), "k: the same in all runs"),
+    ("always the same output", lambda _: runs(K, 0 * U + LINE).describe(), "u: the same in all"),
     ("a grid given twice", lambda _: of(K, (np.tile(LINE[:8], 2),)),
      "axis 0 must rise or fall from point to point, found 0 after 0.466667 at point 8"),
     ("axis with NaN", lambda _: of(K, ([*LINE[:-1], NAN],)),

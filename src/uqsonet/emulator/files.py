@@ -97,6 +97,8 @@ def read_fitted(
             part = {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
             kappa, u, columns = (part.pop(name) for name in RUNS)
             _require_runs(operator, kappa, u, columns)
+            if calibration and not torch.equal(columns, calibration[0].columns):
+                raise DataError("what calibrates is of other points")
             model = None
             if meta is not None:
                 own, others = built(path, meta, part)
@@ -138,8 +140,8 @@ def _require_runs(operator: Any, inputs: Tensor, outputs: Tensor, columns: Tenso
     sizes = [side.grid.size for side in (operator.fields.input, operator.fields.output)]
     n, k, last = len(inputs), len(columns), sizes[1] - 1
     found = [tuple(one.shape) for one in (inputs, outputs, columns)]
-    if found != [(n, sizes[0]), (n, sizes[1]), (k,)]:
-        raise DataError(f"calibration runs have shapes {found}, points are {sizes}")
+    if found != [(n, sizes[0]), (n, sizes[1]), (k,)] or columns.dtype != torch.int64:
+        raise DataError(f"calibration runs have shapes {found}, {columns.dtype}, of {sizes} points")
     if not k or not 0 <= int(columns.min()) <= int(columns.max()) <= last:
         raise DataError(f"columns of calibration runs are not from 0 to {last}")
 
@@ -155,7 +157,7 @@ def _require_fitting(
         if join([one.domain for one in named]) != side.grid:
             raise DataError(f"its fields {[one.name for one in named]} have other points")
     for name, side in zip(REMAINDER, sides, strict=True):
-        columns = tensors[name].shape[1:] if name in tensors else ()
+        columns = tensors[name].shape[1:] if {*REMAINDER} & {*tensors} else ()  # both or none
         shapes[name] = side.grid.size, *(columns or (1,))
     if "emulator/pairs/a" in tensors:
         size, bases = len(tensors["emulator/pairs/a"]), operator.bases

@@ -96,11 +96,11 @@ def require_no_frame(value: Any, what: str, error: type[UQSONetError] = Observat
         raise error(f"{what}: a table ({names}), but columns have no names here; pass an array")
 
 
-def require_noise(noise_std: Tensor) -> None:
+def require_noise(noise_std: Tensor, what: str = "noise_std") -> None:
     """Refuse levels of noise that are negative or NaN, or whose square may not be finite."""
     wrong = noise_std[~((noise_std >= 0) & (noise_std <= MAX_NOISE))]
     if wrong.numel():
         raise ObservationError(
-            f"noise_std must be finite, at most {MAX_NOISE:g} and not negative, found "
+            f"{what} must be finite, at most {MAX_NOISE:g} and not negative, found "
             f"{float(wrong.flatten()[0]):g}"
         )

@@ -419,7 +419,7 @@ def _on_axes(
     if any(repeats):
         raise DataError(f"{name}: a periodic grid must be uniform")
     mesh = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
-    return PointCloud.of(mesh), values
+    return _cloud(mesh, name), values
 
 
 def _without_missing(

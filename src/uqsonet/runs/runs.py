@@ -157,6 +157,7 @@ class Runs:
         from uqsonet.show.terminal import never_silent
 
         with never_silent("describe"):
+            named_fields({**self.inputs, **self.outputs}, {})  # refuses what is always the same
             found = [
                 _described(name, "input", one, proposed_transform(one))
                 for name, one in self.inputs.items()
@@ -351,6 +352,8 @@ def output_transforms(field: FieldRuns) -> list[str]:
         return ["identity", "log"]
     some = first_runs(field.values)
     values = some[:, np.ptp(some, axis=0) > 0].astype(np.float64)
+    if not values.size:  # only later runs differ
+        return ["identity"]
     plain, changed = (_kurtosis(x) for x in (values, np.arcsinh(values / _typical(values))))
     return ["identity", "asinh"] if changed < plain > HEAVY else ["identity"]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from uqsonet.errors import DataError, ObservationError, UQSONetError, nearest
 from uqsonet.fields.field import Field
-from uqsonet.fields.numbers import without_mask
+from uqsonet.fields.numbers import require_noise, without_mask
 from uqsonet.files import path_of
 from uqsonet.sensors.sensors import (
     AXES,
@@ -204,6 +204,8 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     }
     if noise_std is not None and "noise_std" in columns:
         raise ObservationError(f"{where}: has a column 'noise_std', and noise_std is given too")
+    if "noise_std" in columns:
+        require_noise(columns["noise_std"], f"{where}: noise_std")
     values, field = columns["value"], torch.tensor(numbers)
     dims = torch.tensor([one.domain.dim for one in fields])[field]
     x = x * (torch.arange(dim) < dims[:, None])
