@@ -2,7 +2,7 @@
 
 >>> import uqsonet
 >>> runs = uqsonet.open_runs("runs.nc", input="k", output="u")  # your own pairs
->>> model = uqsonet.fit(runs, minutes=5)
+>>> model = uqsonet.fit(runs)
 >>> posterior = model.condition(locations, values)  # (m, d), (m,); or a DataFrame, or a CSV file
 >>> posterior.mean(points), posterior.std(points)  # (M,)
 >>> lower, upper = posterior.band(0.9)
