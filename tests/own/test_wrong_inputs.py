@@ -155,7 +155,8 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("name and table", lambda w: w.model.condition(*ONE, k=ONE), "by field name or as one table"),
     ("different sets", lambda w: w.two.condition(k=ONE, force=([[[0.2]]] * 2, [[1.0]] * 2)),
      "same number of sets, found 1, 2"),
-    ("a batch in a list", lambda w: w.model.condition([([[[0.2]]] * 2, [[1.0]] * 2)]), "single sets"),
+    ("a batch in a list", lambda w: w.model.condition([([[[0.2]]] * 2, [[1.0]] * 2)]),
+     "single sets"),
     # Questions.
     ("level 0", lambda w: w.answer.band(0), "level must be a number between 0 and 1, found 0"),
     ("level 90", lambda w: w.answer.band(90), "level must be a number between 0 and 1, found 90"),
