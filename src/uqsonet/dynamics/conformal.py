@@ -9,24 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from uqsonet.dynamics.filters import Readings
 from uqsonet.dynamics.trajectories import Trajectories
 from uqsonet.emulator.calibration import (
-    MAX_KEPT_POINTS,
     function_factor,
     pointwise_factor,
     ratios,
     require_runs,
 )
+from uqsonet.emulator.emulator import Emulator
 from uqsonet.emulator.encode import encode
+from uqsonet.emulator.field_law import BAND_SAMPLES
 from uqsonet.errors import ObservationError
 from uqsonet.fields.field import part_columns
+from uqsonet.gauss.given import Given, fixed
 from uqsonet.sensors.sensors import Sensors
 
 Answer = Any  # `uqsonet.dynamics.over_time.OverTime`, whose methods call this file
+POINTS = 100  # of a field at which bands are compared with runs, at most
 MAX_RUNS = 40  # runs that are followed; each costs as much as the answer
 
 
@@ -54,21 +58,29 @@ def factors_of(answer: Answer, number: int, level: float, whole: bool) -> Tensor
     require_runs(rows.shape[1], level)
     readings = read_by(dynamics, sets, rows)
     path = dynamics.model.followed(readings, answer.first, 0)
-    bases, fields = dynamics.emulator.bases, dynamics.fields
-    here = torch.arange(sum(one.domain.size for one in fields))[part_columns(fields, number)]
-    here = here[torch.arange(min(len(here), MAX_KEPT_POINTS)) * len(here)
-                // min(len(here), MAX_KEPT_POINTS)]  # fmt: skip
-    factor, mean = bases.input_factor[here].double(), bases.input_mean[here]
-    left = dynamics.emulator.remainder[0][here].double().norm(dim=1)
-    means, roots = path.moments(answer.smooth)
-    wide = torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64))
-    found = []
-    for t in range(len(sets)):
-        median = mean + means[t] @ factor.T
-        std = ((factor @ roots[t]).square().sum(-1) + left.square()).sqrt()
-        one = ratios(median, median - wide * std, median + wide * std, rows[t][:, here])
-        found.append((function_factor if whole else pointwise_factor)(one, level))
+    here = torch.arange(rows.shape[2])[part_columns(dynamics.fields, number)]
+    here = here[torch.arange(min(len(here), POINTS)) * len(here) // min(len(here), POINTS)]
+    bands = [_band(dynamics.emulator, path.law(case, answer.smooth), here, level)
+             for case in range(rows.shape[1])]  # fmt: skip
+    lower, median, upper = torch.stack(bands, 2)
+    factor = function_factor if whole else pointwise_factor
+    found = [
+        factor(ratios(median[t], lower[t], upper[t], rows[t][:, here]), level)
+        for t in range(len(sets))
+    ]
     return torch.tensor(found, dtype=torch.float64)
+
+
+def _band(emulator: Emulator, law: Given, here: Tensor, level: float) -> Tensor:
+    """Return the ends of a plain band about its median, (3, T, k), at encoded points."""
+    bases, generator = emulator.bases, fixed()
+    assert bases is not None
+    assert emulator.remainder is not None
+    drawn = law.sample(BAND_SAMPLES, generator).double() @ bases.input_factor[here].double().T
+    left = emulator.remainder[0][here].double()
+    z = torch.randn(BAND_SAMPLES, left.shape[1], generator=generator, dtype=torch.float64)
+    ends = np.quantile((drawn + z @ left.T).numpy(), [(1 - level) / 2, 0.5, (1 + level) / 2], 1)
+    return torch.from_numpy(ends) + bases.input_mean[here]
 
 
 def _pieces(dynamics: Any, first: int, length: int) -> Tensor:

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 from uqsonet.dynamics.conformal import Calibration
-from uqsonet.dynamics.filters import Model, Readings
+from uqsonet.dynamics.filters import MEMBERS, Model, Readings
 from uqsonet.dynamics.over_time import OverTime, joined
 from uqsonet.dynamics.trajectories import Clock, Trajectories
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.emulator.encode import encode
 from uqsonet.errors import ObservationError
+from uqsonet.files import require_memory
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.sensors.reading import is_table, read_sensors
 from uqsonet.sensors.sensors import Sensors
@@ -105,7 +106,8 @@ class Dynamics:
             raise ObservationError(f"until: {until} is before the first reading, or too far ahead")
         sets = spread_out(sets, instants, int(instants[0]), int(last))
         check(self.emulator, sets, stacklevel=2, gaussian=False)
-        first = int(instants[0])
+        modes, first = len(self.model.step.scale), int(instants[0])
+        require_memory(3 * len(sets) * modes * max(modes, MEMBERS), "the answer")
         path = self.model.followed(self.readings(sets), first, seed)
         return OverTime.of(self, sets, first, path, smooth)
 

@@ -75,6 +75,10 @@ class OverTime(FieldPosterior):
         """Times (T,) of the instants."""
         return self.dynamics.clock.times(self.first + np.arange(len(self.path)))
 
+    def given(self, sets: Sensors) -> FieldPosterior:
+        """Refuse: readings over time are given to `Dynamics.condition`."""
+        raise ObservationError("an answer over time: condition the model on other readings")
+
     @property
     def _calibrated(self) -> bool:
         return bool(len(self.dynamics.calibration.run))

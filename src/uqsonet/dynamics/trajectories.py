@@ -99,7 +99,7 @@ class Trajectories:
 
     Parameters
     ----------
-    fields : mapping of str to array (N, T, ...) or FieldRuns, or (array, points)
+    fields : mapping of str to array (N, T, ...), or (array, points)
         What changes over time, on a grid or at points (`FieldRuns.of`). Instants that are NaN in
         all fields are gaps: runs may have other lengths, and holes.
     times : array (T,) or (N, T), optional
@@ -114,6 +114,8 @@ class Trajectories:
         Length of a step, where the smallest difference is not meant.
     periodic : bool, or names of axes
         As in `FieldRuns.of`.
+    transform : mapping of field to {"identity", "log", "asinh"}, optional
+        In which a field is close to Gaussian; by default it is taken as it is.
     name : str
 
     Attributes
@@ -133,7 +135,8 @@ class Trajectories:
     def __init__(
         self, fields: Mapping[str, object], times: object = None,
         constants: Mapping[str, object] | None = None, groups: object = None, step: object = None,
-        periodic: bool | str | Sequence[str] = False, name: str = "trajectories",
+        periodic: bool | str | Sequence[str] = False, transform: Mapping[str, str] | None = None,
+        name: str = "trajectories",
     ) -> None:  # fmt: skip
         if not isinstance(fields, Mapping) or not fields:
             raise DataError("fields: a mapping of names to arrays (runs, instants, points)")
@@ -141,6 +144,9 @@ class Trajectories:
             raise DataError(
                 f"{both.pop()}: a field over time and a constant; name them differently"
             )
+        kinds = dict(transform or {})
+        if unknown := set(kinds) - set(fields) - set(constants or {}):
+            raise DataError(f"transform: {unknown.pop()!r} is none of the fields")
         arrays, places = {}, {}
         for key, value in fields.items():
             array, places[key] = _with_points(value)
@@ -164,10 +170,12 @@ class Trajectories:
         numbers = self.clock.numbers(when.ravel()).reshape(when.shape)
         self.instant = np.broadcast_to(numbers, (n, count))[self.run, column]
         self.fields = {
-            key: _runs_of(array[self.run, column], places[key], periodic, key)
+            key: _runs_of(array[self.run, column], places[key], periodic, kinds.get(key), key)
             for key, array in arrays.items()
         }
-        self.constants = {k: _constant(k, v, n, periodic) for k, v in (constants or {}).items()}
+        self.constants = {
+            k: _constant(k, v, n, periodic, kinds.get(k)) for k, v in (constants or {}).items()
+        }
         self.groups = np.arange(n) if groups is None else _labels(groups, n)
         if not len(self.pairs()[0]):
             raise DataError(f"{name}: no instant is followed by one a step later")
@@ -188,7 +196,7 @@ class Trajectories:
             Dimensions that count instants and runs; by default those of usual names. Without one of
             runs there is a single run.
         **options
-            ``groups``, ``step``, ``periodic`` and ``name`` of `Trajectories`.
+            ``groups``, ``step``, ``periodic``, ``transform`` and ``name`` of `Trajectories`.
         """
         names, kept = _listed(fields), _listed(constants)
         for key in [*names, *kept]:
@@ -330,14 +338,15 @@ class _Labelled:
         return made(self._values[index], own, ("run", *rest), self._array.name, self._array.attrs)
 
 
-def _runs_of(values: Any, points: object, periodic: Any, name: str) -> FieldRuns:
-    found = FieldRuns.of(values, points, periodic=periodic, name=name)
-    return replace(found, transform=found.transform or "identity")
+def _runs_of(
+    values: Any, points: object, periodic: Any, transform: str | None, name: str
+) -> FieldRuns:
+    return FieldRuns.of(values, points, transform or "identity", periodic=periodic, name=name)
 
 
-def _constant(name: str, value: Any, size: int, periodic: Any) -> FieldRuns:
+def _constant(name: str, value: Any, size: int, periodic: Any, transform: str | None) -> FieldRuns:
     array, points = _with_points(value)
-    found = _runs_of(array, points, periodic if points is not None else False, name)
+    found = _runs_of(array, points, periodic if points is not None else False, transform, name)
     if len(found) != size:
         raise DataError(f"{name}: {len(found)} values, one for each of {size} runs expected")
     return found
