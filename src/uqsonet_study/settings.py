@@ -105,8 +105,8 @@ class Layout(Section):
 class OverTime(Section):
     """Section 4.5 with four sensors that read at each of several steps (config/time.yaml)."""
 
-    training: int = Field(default=1000, ge=20, le=100_000, description="Runs to learn from.")
-    test: int = Field(default=40, ge=1, le=10_000, description="Test runs.")
+    training: int = Field(default=1000, ge=50, le=100_000, description="Runs to learn from.")
+    test: int = Field(default=40, ge=2, le=10_000, description="Test runs.")
     steps: int = Field(default=10, ge=1, le=100, description="Steps, of one unit of time.")
     members: int = Field(default=60, ge=2, le=10_000, description="Of the ensemble filter.")
 

@@ -34,8 +34,8 @@ SENSORS, NOISE = 4, 0.01  # their number; standard deviation over that of the vo
 UNIT, BLOCK = 1.0, 40  # length of a step; runs that are solved at a time
 SHOTS = (1, 2, 5, 10)  # times that operators from time 0 are learned for, a minute or two each
 
-Moments = tuple[np.ndarray, np.ndarray]
-"""Means and standard deviations (K, T, n), of times 1, 2, ..., T."""
+Moments = np.ndarray
+"""Means and standard deviations (2, K, T, n), of times 1, 2, ..., T."""
 
 
 def solved(w: Tensor, steps: int) -> Tensor:
@@ -79,21 +79,20 @@ class Task(NamedTuple):
 
 def sensor_free(task: Task) -> Moments:
     """Return the law of the training runs, whatever sensors read."""
-    moments = task.training[:, 1:].mean(0), task.training[:, 1:].std(0)
-    mean, std = (np.broadcast_to(one, task.truths.shape) for one in moments)
-    return mean, std
+    law = np.stack([task.training[:, 1:].mean(0), task.training[:, 1:].std(0)])
+    return np.broadcast_to(law[:, None], (2, *task.truths.shape))
 
 
 def one_shot(task: Task) -> Moments:
     """Learn an operator for some times, and give it the readings at time 0 alone; else NaN."""
     first = FieldRuns.of(task.training[:, 0], GRID)
-    mean, std = np.full((2, *task.truths.shape), np.nan)
+    moments = np.full((2, *task.truths.shape), np.nan)
     for t in {*SHOTS, task.config.steps} & {*range(task.config.steps + 1)}:
         runs = Runs({"w_0": first}, {"w": FieldRuns.of(task.training[:, t], GRID)})
         model = fit(runs, sensors=[SENSORS], noise_std=task.noise_std, seed=task.seed)
         answer = model.condition(task.locations, task.readings[:, 0])
-        mean[:, t - 1], std[:, t - 1] = answer.mean(), answer.std()
-    return mean, std
+        moments[:, :, t - 1] = answer.mean(), answer.std()
+    return moments
 
 
 def filtered(task: Task) -> Moments:
@@ -106,8 +105,7 @@ def filtered(task: Task) -> Moments:
     for locations, values in zip(task.locations, task.readings, strict=True):
         answer = model.condition(locations, values, noise_std=task.noise_std, smooth=False)
         found.append((answer.mean()[1:], answer.std()[1:]))
-    mean, std = (np.stack(one) for one in zip(*found, strict=True))
-    return mean, std
+    return np.stack(found, 1)
 
 
 def ensemble(task: Task) -> Moments:
@@ -123,9 +121,8 @@ def ensemble(task: Task) -> Moments:
             mean, apart = mean + law.mean @ apart, law.root @ apart
             members = mean + apart * (size - 1) ** 0.5
             found.append((mean[SEEN].numpy(), apart[:, SEEN].norm(dim=0).numpy()))
-    shape = len(task.places), task.config.steps + 1, -1
-    mean, std = (np.stack(one).reshape(shape)[:, 1:] for one in zip(*found, strict=True))
-    return mean, std
+    shape = 2, len(task.places), task.config.steps + 1, -1
+    return np.stack(found, 1).reshape(shape)[:, :, 1:]
 
 
 METHODS: dict[str, Callable[[Task], Moments]] = {
@@ -151,7 +148,8 @@ def answer_over_time(
     noise = numpy_generator(seed, PROBLEM.name, KIND, "noise").standard_normal(readings.shape)
     own = int(seed_sequence(seed, PROBLEM.name, KIND, method).generate_state(1)[0])
     truths, readings = runs[:, 1:, SEEN.numpy()], readings + noise_std * noise
-    mean, std = METHODS[method](Task(config, own, training, truths, places, readings, noise_std))
+    task = Task(config, own, training, truths, places, readings, noise_std)
+    mean, std = METHODS[method](task)
     size, off, wide = (np.linalg.norm(one, axis=2) for one in (truths, mean - truths, std))
     error, spread, rows = off / size, wide / size, []
     ratio = ((spread**2).mean(0) / (error**2).mean(0)) ** 0.5
