@@ -324,7 +324,8 @@ class Study:
 
         It is a job's parameter: what is changed elsewhere does not run the job again.
         """
-        whole = self.config.model_dump(mode="json", exclude_unset=True, exclude={"jobs"})
+        left_out = {"jobs", "over_time"}
+        whole = self.config.model_dump(mode="json", exclude_unset=True, exclude=left_out)
         cases = self.of(dict.fromkeys(experiments))
         wanted = {
             "problems": {case.problem for case in cases},

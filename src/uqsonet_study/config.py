@@ -25,6 +25,7 @@ from uqsonet_study.settings import (
     Jobs,
     Layout,
     Method,
+    OverTime,
     Sizes,
     TestEvaluation,
 )
@@ -361,6 +362,7 @@ class Config(Section):
     recipes: dict[Name, dict[Name, dict[Name, AnyMethod]]] = Field(
         description="recipe -> problem -> method -> networks and training."
     )
+    over_time: OverTime = OverTime()
 
     @field_validator("results")
     @classmethod

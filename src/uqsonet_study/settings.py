@@ -102,6 +102,15 @@ class Layout(Section):
         return self
 
 
+class OverTime(Section):
+    """Section 4.5 with four sensors that read at each of several steps (config/time.yaml)."""
+
+    training: int = Field(default=1000, ge=50, le=100_000, description="Runs to learn from.")
+    test: int = Field(default=40, ge=2, le=10_000, description="Test runs.")
+    steps: int = Field(default=10, ge=1, le=100, description="Steps, of one unit of time.")
+    members: int = Field(default=60, ge=2, le=10_000, description="Of the ensemble filter.")
+
+
 class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
     """UQ-SONet whose branch is a neural operator on whole input fields (docs/laws.md)."""
 

@@ -77,6 +77,24 @@ def test_laws_are_fitted_to_each_trial_and_scored(project: Project, run: Run) ->
     assert not {"train", "reference", "sensors", "simulate"} & set(planned)
 
 
+def test_sensors_read_over_time(project: Project, run: Run) -> None:
+    few = {
+        "scale": "smoke",
+        "problems": {"navier_stokes": {"test": 2}},
+        "over_time": {"training": 50, "test": 2, "steps": 1, "members": 40},
+    }
+    table = "results/time/tables/time.tex"
+    run("config/time.yaml", few, flags=("--", table))
+    results = project.path / "results/time"
+    for name in ("tables/time.html", "figures/time.pdf", "figures/time.png"):
+        assert (results / name).stat().st_size > 0, name
+    assert "SMOKE SCALE" in (project.path / table).read_text()
+    found = pd.read_csv((project.path / table).with_suffix(".csv"))
+    at = found.set_index(["method", "metric", "time"])["value"]
+    assert at.index.is_unique and len(at) == 4 * 2 and (at > 0).all()
+    assert 80 < at["sensor_free", "error", 1.0] < 105  # percent
+
+
 PAGE = ROOT / "docs/reproduction.md"
 HEADING = "Change one thing"
 

@@ -36,7 +36,7 @@ LOG = logging.getLogger("uqsonet")
 TRAINING = TrainingConfig(iterations=2500, learning_rate=4e-3, schedule="cosine", gradient_clip=1.0)
 BATCH_CELLS, MIN_BATCH = 4096, 4  # grid points in a batch of a convolution; pairs at least
 CHANNELS, REACH, DEPTH = 32, 2, 4  # of a convolution: width, neighbours on each side, layers
-WITH_ERRORS = 0.4
+WITH_ERRORS = 0.7
 WELL = 0.003  # share of the fields that a kernel may leave over, and no network is trained
 FIRST_PAIRS = 5000  # that tell how large a kernel's errors are
 MIN_TRAINED_PAIRS = 1000  # fewer teach a network nothing that a kernel does not know

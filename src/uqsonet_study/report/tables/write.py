@@ -55,11 +55,15 @@ def write_table(name: str, study: Study, folder: Path) -> None:
         If an input lacks a number or contradicts the configuration.
     """
     table, records = LAYOUTS[study.config.tables[name].layout](name, study)
-    table = fitted(table)
-    note = "SMOKE SCALE – " if study.config.scale == "smoke" else ""
+    write_files(table, records, study.config.scale, folder)
+
+
+def write_files(table: Table, records: pd.DataFrame, scale: str, folder: Path) -> None:
+    """Write a table and its numbers under its name."""
+    note = "SMOKE SCALE – " if scale == "smoke" else ""
     for kind in ("tex", "html"):
-        write_text(folder / f"{name}.{kind}", page(table, note, kind))
-    write_csv(folder / f"{name}.csv", records, 12)
+        write_text(folder / f"{table.name}.{kind}", page(fitted(table), note, kind))
+    write_csv(folder / f"{table.name}.csv", records, 12)
 
 
 def all_tables(tables: Sequence[Path], out: Path) -> None:
