@@ -89,7 +89,8 @@ def _step(own: dict[str, Tensor], grid: Any) -> Step:
         if not isinstance(domain, Grid):
             raise TypeError("convolutions need a grid")
         fields = len(state["network.factor"]) // domain.size
-        network = Circular(torch.zeros(domain.size, fields, r), q, domain)
+        shape = domain.size, fields
+        network = Circular(torch.zeros(shape), torch.zeros(*shape, r), q, domain)
     step = Step(torch.ones(r), q, network)
     step.load_state_dict(state)
     return step.eval()

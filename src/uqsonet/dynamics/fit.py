@@ -80,9 +80,9 @@ def fit_dynamics(
         )
         LOG.info("%d modes, %d of them change; %d pairs", len(std), changing, len(pairs.before))
         forecasts = Forecasts.of(emulator, held, validation, changing, seed)
-        factor, grid = on_periodic_grid(emulator, changing)
+        fields = on_periodic_grid(emulator)
         steps, scores, rows = [], [], []
-        for name, step in candidates(pairs, checked, std, seed, factor, grid):
+        for name, step in candidates(pairs, checked, std, seed, fields):
             left = (checked.after - step(checked.before)) * std[:changing]
             error = _size(left) / _size(checked.after * std[:changing])
             steps.append(step)

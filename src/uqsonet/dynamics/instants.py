@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uqsonet.dynamics.steps import Fields
 from uqsonet.dynamics.trajectories import Trajectories
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.fields.field import Field
@@ -92,19 +93,19 @@ def coefficients(emulator: Emulator, rows: RowBlocks) -> Tensor:
     return projected(rows, bases.input_mean, bases.from_fields())
 
 
-def on_periodic_grid(emulator: Emulator, changing: int) -> tuple[Tensor | None, Grid | None]:
-    """Return the factor (cells, fields, r) of modes on a periodic grid that all fields share.
+def on_periodic_grid(emulator: Emulator) -> Fields | None:
+    """Return the fields on a periodic grid that they share; None where there is no such grid.
 
-    Single numbers have the same value in all cells. None, None where there is no such grid.
+    Single numbers have the same value in all cells.
     """
     domains = [one.domain for one in emulator.inputs]
     grid, bases = domains[0], emulator.bases
     assert bases is not None
-    if not isinstance(grid, Grid) or not (
-        grid.periodic is True or grid.periodic == (True,) * grid.dim
-    ):
-        return None, None
+    if not isinstance(grid, Grid) or grid.periodic not in (True, (True,) * grid.dim):
+        return None
     if any(one != grid and one.size > 1 for one in domains):
-        return None, None
-    parts = bases.input_factor.double().split([one.size for one in domains])
-    return torch.stack([one.expand(grid.size, -1) for one in parts], 1), grid
+        return None
+    sizes = [one.size for one in domains]
+    factors = [one.expand(grid.size, -1) for one in bases.input_factor.double().split(sizes)]
+    means = [one.expand(grid.size) for one in bases.input_mean.split(sizes)]
+    return Fields(torch.stack(means, 1), torch.stack(factors, 1), grid)

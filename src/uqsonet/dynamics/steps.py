@@ -50,6 +50,14 @@ class Pairs(NamedTuple):
     after: Tensor
 
 
+class Fields(NamedTuple):
+    """The fields on a periodic grid: mean (cells, fields), and of modes (cells, fields, r)."""
+
+    mean: Tensor
+    factor: Tensor
+    grid: Grid
+
+
 class Step(nn.Module):
     """A step from coefficients (..., r) to the changing ones (..., q) among them, the first.
 
@@ -141,22 +149,26 @@ class Circular(nn.Module):
 
     Parameters
     ----------
+    mean : Tensor, shape (cells, fields)
+        Of the fields on the grid. What differs from point to point in it would tell these apart.
     factor : Tensor, shape (cells, fields, r)
-        Fields on the grid of unit coefficients, as a network sees them.
+        Fields of unit coefficients, as a network sees them.
     changing : int
         Number q of outputs.
     grid : Grid
     """
 
     factor: Tensor
+    mean: Tensor
     back: Tensor
 
-    def __init__(self, factor: Tensor, changing: int, grid: Grid) -> None:
+    def __init__(self, mean: Tensor, factor: Tensor, changing: int, grid: Grid) -> None:
         super().__init__()
         _, fields, _ = factor.shape
         self.grid, self.shape = grid, list(grid.shape)
         flat = factor.flatten(0, 1)
         self.register_buffer("factor", flat.float())
+        self.register_buffer("mean", mean.flatten().float())
         self.register_buffer("back", torch.linalg.pinv(flat[:, :changing].double()).float())
         kind = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[len(self.shape) - 1]
 
@@ -169,7 +181,7 @@ class Circular(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map scaled coefficients (n, r) to scaled changes (n, q)."""
-        fields = (x @ self.factor.T).view(len(x), math.prod(self.shape), -1)
+        fields = (self.mean + x @ self.factor.T).view(len(x), math.prod(self.shape), -1)
         h = self.first(fields.transpose(1, 2).reshape(len(x), -1, *self.shape))
         for layer, mixed in zip(self.middle, self.mixed, strict=True):
             h = h + mixed(nn.functional.silu(layer(h)))
@@ -201,8 +213,8 @@ def kernel(pairs: Pairs, held: Pairs, std: Tensor, seed: int) -> Step:
     return linear(pairs._replace(before=inputs), std, LENGTHS)
 
 
-def circular(pairs: Pairs, held: Pairs, std: Tensor, seed: int, factor: Tensor, grid: Grid) -> Step:
-    """Return a step with convolutions, trained by Adam; `factor` (cells, fields, r) is of modes.
+def circular(pairs: Pairs, held: Pairs, std: Tensor, seed: int, fields: Fields) -> Step:
+    """Return a step with convolutions around a periodic grid, trained by Adam.
 
     From `WITH_ERRORS` of the iterations on inputs have errors as large as it makes itself then.
     """
@@ -212,12 +224,15 @@ def circular(pairs: Pairs, held: Pairs, std: Tensor, seed: int, factor: Tensor, 
         # torch.nn draws initial weights from the global generator: fork it and seed it here.
         start = torch_generator(seed, "dynamics", "initialisation").initial_seed()
         torch.default_generator.manual_seed(start)
-        step.network = Circular(factor / step.scale, q, grid)
+        step.network = Circular(fields.mean, fields.factor / step.scale, q, fields.grid)
     change = (pairs.after - pairs.before[:, :q]) * step.scale[:q]
     step.size.copy_(change.square().mean().sqrt())
     optimiser: Any = Optimiser(step, TRAINING)  # type: ignore[arg-type]
     order = torch_generator(seed, "dynamics", "order")
-    count, root = max(MIN_BATCH, BATCH_CELLS // grid.size), torch.zeros(q, q, dtype=torch.float64)
+    count, root = (
+        max(MIN_BATCH, BATCH_CELLS // fields.grid.size),
+        torch.zeros(q, q, dtype=torch.float64),
+    )
     for iteration in range(TRAINING.iterations):
         if iteration == int(WITH_ERRORS * TRAINING.iterations):
             root = left_over(step, held)
@@ -232,21 +247,16 @@ def circular(pairs: Pairs, held: Pairs, std: Tensor, seed: int, factor: Tensor, 
 
 
 def candidates(
-    pairs: Pairs, held: Pairs, std: Tensor, seed: int, factor: Tensor | None, grid: Grid | None
+    pairs: Pairs, held: Pairs, std: Tensor, seed: int, fields: Fields | None
 ) -> Iterator[tuple[str, Step]]:
     """Yield the steps that can be learned from pairs, from simple to rich.
 
-    A convolution needs the fields on a periodic grid, with their `factor` (cells, fields, r).
+    A convolution needs the fields on a periodic grid.
     """
     yield "linear", linear(pairs, std)
     near = kernel(pairs, held, std, seed)
     yield "kernel", near
     left = (held.after - near(held.before)) * std[: near.changing]
     well = float(left.norm()) < WELL * float((held.after * std[: near.changing]).norm())
-    if (
-        factor is not None
-        and grid is not None
-        and len(pairs.before) >= MIN_TRAINED_PAIRS
-        and not well
-    ):
-        yield "convolution", circular(pairs, held, std, seed, factor, grid)
+    if fields is not None and len(pairs.before) >= MIN_TRAINED_PAIRS and not well:
+        yield "convolution", circular(pairs, held, std, seed, fields)
