@@ -24,13 +24,13 @@ MAX_LINES = {"core": 20347, "all": 21932}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
-    "src/uqsonet_study": (".py", 11_508),
+    "src/uqsonet_study": (".py", 11_506),
     "src/uqsonet_study/report": (".py", 2_932),
     "workflow/rules": (".smk", 490),
     "workflow/scripts": (".py", 224),
     "benchmarks": (".py", 4475),
-    "tests": (".py", 20_468),
-    "docs": (".md", 3_325),
+    "tests": (".py", 20_465),
+    "docs": (".md", 3_326),
 }
 """Suffix and lines of what stands beside the library."""
 
