@@ -87,8 +87,8 @@ class Library:
         They begin at the instant `first` where so many runs begin there that these have a law of
         their own; else anywhere.
         """
-        last = len(self.run) - length + 1
-        whole = torch.ones(max(last, 0), dtype=torch.bool)
+        last = max(0, len(self.run) - length + 1)
+        whole = torch.ones(last, dtype=torch.bool)
         for k in range(1, length):
             whole &= self.run[k : k + last] == self.run[:last]
             whole &= self.instant[k : k + last] - self.instant[:last] == k
