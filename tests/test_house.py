@@ -28,9 +28,9 @@ MAX_FOLDERS = {
     "src/uqsonet_study/report": (".py", 2_932),
     "workflow/rules": (".smk", 490),
     "workflow/scripts": (".py", 224),
-    "benchmarks": (".py", 4_475),
+    "benchmarks": (".py", 4_492),
     "tests": (".py", 20_702),
-    "docs": (".md", 3_440),
+    "docs": (".md", 3_457),
 }
 """Suffix and lines of what stands beside the library."""
 

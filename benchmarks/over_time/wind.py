@@ -15,6 +15,7 @@ The table is `wind` of the R package gstat; Debian has it as r-cran-gstat. With 
 Expected: root mean square error in square roots of knots, CRPS over the field's standard deviation,
 what bands of 50 and 90 % hold.
 
+    uqsonet                             0.598  0.473  51  91
     kalman filter of an autoregression  0.598  0.473  51  91
     ridge on two days                   0.598  0.473  51  90
     persistence, told all stations      0.664  0.532  53  91
