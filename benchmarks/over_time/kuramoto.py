@@ -16,8 +16,9 @@ then there is a forecast of 80 steps.
 
     python -m benchmarks.over_time --only shred dapper lead
 
-Expected, seed 0 (`uqsonet` on `shred`: the first 20 of its 50 test runs): relative error in percent, CRPS over the field's standard deviation, what bands of
-50 and 90 % hold (for `dapper`, the root mean square error comes first).
+Expected, seed 0 (`uqsonet` on `shred`: the first 20 of its 50 test runs): relative error in
+percent, CRPS over the field's standard deviation, what bands of 50 and 90 % hold (for `dapper`,
+the root mean square error comes first).
 
     shred, 2 sensors, 201 frames  uqsonet filter          3.96   0.017  64  90   median run 1.9
                                   uqsonet smoother        2.06   0.011  63  89   median run 0.7
