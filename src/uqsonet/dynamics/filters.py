@@ -22,18 +22,17 @@ import torch
 from torch import Tensor
 
 from uqsonet.dynamics.steps import ROWS, Step
-from uqsonet.gauss.gaussian import MIN_NOISE, condition, covariance_root
+from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.given import Gaussian, Given, Sampled
 
 MEMBERS = 300  # of an ensemble
 SMOOTHED = 20  # instants back that a reading changes
 WINDOW = 4  # instants that a piece of a run is compared with readings on
 MAX_PIECES = 10_000  # pieces of runs to start from, at most
-MIN_EFFECTIVE = 60  # pieces that an ensemble starts from, effectively
+MIN_EFFECTIVE = 60  # pieces that an ensemble starts from, effectively; and two for each mode
 BEYOND = 1.5  # times the largest coefficients of the runs are the largest of members
 NEAR = 5  # held-out pairs one of which shows what a step leaves over there
 BLURRED = 0.2  # share of the variance of pieces that is drawn anew: members all differ
-MOST_INFLATED = 2.0  # times as far apart are members made by readings, at most
 LOST = (
     16.0  # mean square of readings' distance, in its own unit, from which an ensemble starts anew
 )
@@ -361,35 +360,11 @@ def _changed(history: Tensor, at: int, read: Readings) -> Tensor:
     apart = history - mean
     size = (history.shape[2] - 1) ** 0.5
     off = read.values - (read.rows @ mean[at].mT)[..., 0]
-    rows, noise, mask = (
-        read.rows @ apart[at].mT / size,
-        *(one.expand(off.shape) for one in (read.noise, read.mask)),
-    )
-    wider = _inflation(rows, off, noise, mask)[:, None, None]
-    law = condition(wider * rows, off, noise, mask)
-    mean = mean + wider * (law.mean[:, None] @ apart) / size
+    rows, shape = read.rows @ apart[at].mT / size, off.shape
+    law = condition(rows, off, read.noise.expand(shape), read.mask.expand(shape))
+    mean = mean + law.mean[:, None] @ apart / size
     seen = law.directions @ apart * law.std_reduction[..., None]
-    apart = apart - law.directions.mT @ seen
-    apart[at] = wider * apart[at]
-    return mean + apart
-
-
-def _inflation(rows: Tensor, off: Tensor, noise: Tensor, mask: Tensor) -> Tensor:
-    """Return by which factor (B,) members must be farther apart, of rows (B, m, N) of them.
-
-    A law from few members is too sure of itself. The factor is the most probable one under the law
-    of a covariance that N samples show (Bocquet, Raanes and Hannart, Nonlinear Process. Geophys.
-    22, 2015: the dual cost of EnKF-N).
-    """
-    members = rows.shape[-1]
-    level = noise.clamp_min(MIN_NOISE * noise.amax(-1, keepdim=True).clamp_min(1e-300))
-    left, s, _ = torch.linalg.svd(rows * (mask / level)[..., None], full_matrices=False)
-    u = (left.mT @ (off * mask / level)[..., None])[..., 0]
-    factor = torch.logspace(0, math.log10(MOST_INFLATED), 40, dtype=torch.float64)[:, None, None]
-    fits = (u.square() / (1 + (factor * s).square())).sum(-1) / (members - 1)
-    factor = factor[..., 0]
-    law = (members + 1) / members / factor.square() + 2 * members / (members - 1) * factor.log()
-    return factor[:, 0][(fits + law).argmin(0)]
+    return mean + apart - law.directions.mT @ seen
 
 
 def _distance(members: Tensor, read: Readings) -> Tensor:
@@ -414,7 +389,7 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
         off = one.values[..., None] - one.rows @ pieces[:, k].T
         square = (off / one.noise[..., None]).square() * one.mask[..., None]
         distance += square.sum(-2)
-    share = _tempered(distance)
+    share = _tempered(distance, max(MIN_EFFECTIVE, 2 * pieces.shape[2]))
     weights = torch.softmax(-distance * share[:, None] / 2, 1)
     drawn = torch.multinomial(weights, MEMBERS, replacement=True, generator=generator)
     members = pieces[drawn].permute(2, 0, 1, 3)
@@ -432,9 +407,9 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
     return members
 
 
-def _tempered(distance: Tensor) -> Tensor:
-    """Return the largest powers (B,) of likelihoods, up to 1, that leave enough pieces."""
-    enough = min(MIN_EFFECTIVE, distance.shape[1] / 2)
+def _tempered(distance: Tensor, enough: int) -> Tensor:
+    """Return the largest powers (B,) of likelihoods, up to 1, that leave enough pieces, or half."""
+    enough = min(enough, distance.shape[1] // 2)
     low, high = torch.full((2, len(distance)), -30.0, dtype=torch.float64)
     high = torch.zeros_like(high)
 
