@@ -122,10 +122,11 @@ class LeftOver:
             return z @ self.root.T
         found = torch.empty(*shape, len(self.root), dtype=torch.float64).flatten(0, -2)
         signs = torch.randint(2, (len(found), 1), generator=generator) * 2.0 - 1
-        which = torch.randint(NEAR, (len(found), 1), generator=generator)
+        count = min(NEAR, len(self.states))
+        which = torch.randint(count, (len(found), 1), generator=generator)
         half = self.states.square().sum(1) / 2
         for rows in torch.arange(len(found)).split(ROWS):
-            near = torch.topk(x.flatten(0, -2)[rows] @ self.states.T - half, NEAR, 1).indices
+            near = torch.topk(x.flatten(0, -2)[rows] @ self.states.T - half, count, 1).indices
             found[rows] = self.left[near.gather(1, which[rows])[:, 0]]
         return (found * signs).view(*shape, -1)
 
