@@ -31,7 +31,9 @@ the root mean square error comes first).
                                   uqsonet smoother        0.88   0.005  67  91   median run 0.3
                                   nearest pieces         18.9   0.103  56  87   median run 11.8
                                   optimal interpolation  52.6   0.291  54  91
-    dapper                        etkf 40, true solver   0.101  0.038  55  93
+    dapper                        uqsonet filter         0.173  0.068  35  73
+                                  uqsonet smoother       0.116  0.048  30  65
+                                  etkf 40, true solver   0.101  0.038  55  93
                                   etkf 30, true solver   0.107  0.040  57  94
                                   optimal interpolation  0.528  0.228  50  90
                                   climatology            1.307  0.575  45  91
