@@ -33,9 +33,7 @@ MIN_EFFECTIVE = 60  # pieces that an ensemble starts from, effectively; and two 
 BEYOND = 1.5  # times the largest coefficients of the runs are the largest of members
 NEAR = 5  # held-out pairs one of which shows what a step leaves over there
 BLURRED = 0.2  # share of the variance of pieces that is drawn anew: members all differ
-LOST = (
-    16.0  # mean square of readings' distance, in its own unit, from which an ensemble starts anew
-)
+LOST = 16.0  # mean square of readings' distance, in its own unit, beyond which members start anew
 MIN_BEGINNINGS = 50  # runs that begin together have a law of their own there if they are so many
 
 
@@ -219,8 +217,9 @@ class GaussianPath(Path):
             found.append(Moments((mean, covariance), _analysed(mean, covariance, readings.at(t))))
         return GaussianPath(self.model, self.first, found)
 
+    @cached_property
     def _gains(self) -> list[Tensor]:
-        """Return the smoother's gains (B, r, r) from each instant but the last to the next."""
+        """The smoother's gains (B, r, r) from each instant but the last to the next."""
         found = []
         for one, after in zip(self._found[:-1], self._found[1:], strict=True):
             ahead = one.after[1] @ self._matrix.T
@@ -229,7 +228,7 @@ class GaussianPath(Path):
 
     def _smoothed(self) -> tuple[list[Tensor], list[Tensor]]:
         means, covariances = [self._found[-1].after[0]], [self._found[-1].after[1]]
-        for t, gain in reversed(list(enumerate(self._gains()))):
+        for t, gain in reversed(list(enumerate(self._gains))):
             (mean, covariance), later = self._found[t].after, self._found[t + 1].before
             means.append(mean + ((means[-1] - later[0])[:, None] @ gain.mT)[:, 0])
             covariances.append(covariance + gain @ (covariances[-1] - later[1]) @ gain.mT)
@@ -249,12 +248,12 @@ class GaussianPath(Path):
         if not smooth:
             return Gaussian(mean, root)
         steps = []
-        for one, gain in zip(self._found, [*self._gains(), None], strict=True):
+        for one, gain in zip(self._found, [*self._gains, None], strict=True):
             covariance = one.after[1][case]
             if gain is not None:
                 covariance = covariance - gain[case] @ self._matrix @ covariance
             steps.append(covariance_root((covariance + covariance.mT) / 2))
-        return _Backwards(mean, root, [one[case] for one in self._gains()], torch.stack(steps))
+        return _Backwards(mean, root, [one[case] for one in self._gains], torch.stack(steps))
 
 
 class _Backwards(Gaussian):
@@ -300,8 +299,9 @@ class EnsemblePath(Path):
     filtered: list[Tensor] = field(default_factory=list)
     smoothed: list[Tensor] = field(default_factory=list)
     recent: tuple[Readings, ...] = ()
-    effective = float(MEMBERS)
     """Readings of the last instants, in case the ensemble has lost the track."""
+
+    effective = float(MEMBERS)
 
     def __len__(self) -> int:
         return len(self.filtered)

@@ -182,11 +182,9 @@ class Forecasts:
         cls, emulator: Any, states: Tensor, runs: Trajectories, changing: int, seed: int
     ) -> Forecasts:
         """Return pieces as long as runs allow, up to `AHEAD` steps."""
-        library = _library(states, runs)
-        ahead = AHEAD
-        while not len(library.pieces(ahead + 1, None)):
-            ahead -= 1
-        pieces = library.pieces(ahead + 1, None)
+        library, length = _library(states, runs), AHEAD + 1
+        while not len(pieces := library.pieces(length, None)):
+            length -= 1
         order = torch.randperm(
             len(pieces), generator=torch_generator(seed, "dynamics", "forecasts")
         )

@@ -18,10 +18,11 @@ from uqsonet.fields.numbers import plain_array
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.datasets import as_dataset
 from uqsonet.runs.field_runs import FieldRuns
-from uqsonet.runs.files import paths_of
+from uqsonet.runs.files import listed, paths_of
+from uqsonet.runs.labelled import RUN_NAMES
+from uqsonet.runs.runs import group_numbers
 
 TIME_NAMES = ("time", "t", "valid_time", "date", "step")  # dimensions that count instants
-RUN_NAMES = ("run", "sample", "realization", "member", "case", "trajectory", "ensemble")
 OFF_STEP = 1e-3  # of a step: instants farther from its multiples are refused
 MIN_BLOCKS = 20  # fewer trajectories are cut into so many pieces, that some can be held out
 MIN_BLOCK = 8  # instants of such a piece, at least
@@ -176,7 +177,7 @@ class Trajectories:
         self.constants = {
             k: _constant(k, v, n, periodic, kinds.get(k)) for k, v in (constants or {}).items()
         }
-        self.groups = np.arange(n) if groups is None else _labels(groups, n)
+        self.groups = np.arange(n) if groups is None else group_numbers(groups, n)
         if not len(self.pairs()[0]):
             raise DataError(f"{name}: no instant is followed by one a step later")
 
@@ -198,7 +199,8 @@ class Trajectories:
         **options
             ``groups``, ``step``, ``periodic``, ``transform`` and ``name`` of `Trajectories`.
         """
-        names, kept = _listed(fields), _listed(constants)
+        names = listed(fields, "fields")
+        kept = listed(constants, "constants") if len(constants) else []
         for key in [*names, *kept]:
             if key not in data:
                 raise DataError(f"no variable {key!r}; there are {', '.join(map(str, data))}")
@@ -206,7 +208,9 @@ class Trajectories:
         time = time or next((d for d in first.dims if str(d).lower() in TIME_NAMES), None)
         if time is None or time not in first.dims:
             raise DataError(f"{names[0]}: no dimension of time among {first.dims}; name it: time=")
-        run = run or next((d for d in first.dims if str(d).lower() in RUN_NAMES), None)
+        run = run or next(
+            (d for d in first.dims if str(d).lower() in (*RUN_NAMES, "trajectory")), None
+        )
         known = {k: _lined(data[k], (run, time) if k in names else (run,)) for k in [*names, *kept]}
         times = data[time].values if time in data.coords else None
         there = {key: known[key] for key in names}
@@ -290,10 +294,6 @@ def open_trajectories(
             raise DataError(f"{one}: {error}") from None
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
-    return [one.strip() for one in (names.split(",") if isinstance(names, str) else names) if one]
-
-
 def _lined(array: Any, first: Sequence[str | None]) -> Any:
     """Return a labelled array with dimensions of runs and instants first, made where none is."""
     for name in first:
@@ -350,10 +350,3 @@ def _constant(name: str, value: Any, size: int, periodic: Any, transform: str | 
     if len(found) != size:
         raise DataError(f"{name}: {len(found)} values, one for each of {size} runs expected")
     return found
-
-
-def _labels(groups: object, size: int) -> np.ndarray:
-    labels = np.asarray(groups)
-    if labels.shape != (size,):
-        raise DataError(f"groups: one label for each of {size} runs, found {labels.shape}")
-    return np.unique(labels, return_inverse=True)[1]

@@ -153,9 +153,8 @@ def held_out_std(splits: Splits) -> Tensor:
     known = []
     for pairs, model in splits:
         bases = model.bases
-        a = projected(pairs.transformed_inputs(), bases.input_mean, bases.to_coefficients)
-        known.append(a.square())
-    found = torch.cat(known).numpy()
+        known.append(projected(pairs.transformed_inputs(), bases.input_mean, bases.to_coefficients))
+    found = torch.cat(known).square().numpy()
     squares = found.mean(0)
     both = [isotonic_regression(squares, increasing=rising) for rising in (True, False)]
     nearest = min(both, key=lambda one: float(np.square(one.x - squares).sum()))

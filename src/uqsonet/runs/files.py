@@ -95,7 +95,7 @@ def open_runs(
     dimensions of length one are dropped. Answers go back to the names, order and units of the file
     (`FieldPosterior.to_xarray`).
     """
-    sides = _listed(input, "input"), _listed(output, "output")
+    sides = listed(input, "input"), listed(output, "output")
     wanted = [name for side in sides for name in side]
     paths, keys = paths_of(path), _keys(wanted)
     if isinstance(transform, str):
@@ -154,7 +154,8 @@ def _labels(paths: Sequence[Path], name: str) -> np.ndarray:
     return np.concatenate(labels)
 
 
-def _listed(names: str | Sequence[str], what: str) -> list[str]:
+def listed(names: str | Sequence[str], what: str) -> list[str]:
+    """Return the names that a caller gives, in a list or as 'k,f'; `DataError` for none."""
     found = names.split(",") if isinstance(names, str) else list(names)
     found = [str(name).strip() for name in found]
     if not found or not all(found):

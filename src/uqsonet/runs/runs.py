@@ -97,7 +97,7 @@ class Runs:
             hint = "; is a first axis of length one not that of the runs? Leave it out" * alone
             raise DataError(f"fields have different numbers of runs: {found}{hint}")
         size = next(iter(sizes.values()))
-        self.groups = None if groups is None else _labels(groups, size)
+        self.groups = None if groups is None else group_numbers(groups, size)
         kept = np.ones(size, dtype=bool)
         for field in fields.values():
             kept &= True if field.kept is None else field.kept
@@ -201,7 +201,8 @@ def memory_text(runs: Runs) -> str:
     )
 
 
-def _labels(groups: object, size: int) -> np.ndarray:
+def group_numbers(groups: object, size: int) -> np.ndarray:
+    """Return the number of each run's group, of labels (size,) that a caller gives."""
     labels = np.asarray(groups)
     if labels.shape != (size,):
         raise DataError(f"groups: one label for each of {size} runs, found {labels.shape}")
