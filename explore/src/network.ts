@@ -82,6 +82,8 @@ class Perceptron implements Network {
   }
 }
 
+const apart = (square: number) => 1 / Math.sqrt(1 + Math.max(square, 0));
+
 class Kernel implements Network {
   private readonly scale: Float64Array;
   private readonly centres: Rows;
@@ -102,10 +104,10 @@ class Kernel implements Network {
     const near = timesTransposed(scaled, this.centres), n = near.rows, m = near.columns;
     for (let i = 0; i < n; i++)
       for (let c = 0; c < m; c++)
-        near.data[i * m + c] = Math.exp(near.data[i * m + c] - (length[i] + this.squares[c]) / 2);
+        near.data[i * m + c] = apart(length[i] + this.squares[c] - 2 * near.data[i * m + c]);
     const value = timesTransposed(near, this.weights);
     if (!directions) return { value, slopes: null };
-    // Along d the slope of exp(-|x - c|^2 / 2) is that times (c - x)'d.
+    // Along d the slope of k = (1 + |x - c|^2)^-1/2 is k^3 times (c - x)'d.
     const d = this.scaled(directions), k = d.rows;
     const across = timesTransposed(d, this.centres), along = timesTransposed(d, scaled);
     const slopes = matrix(k * n, m);
@@ -113,7 +115,7 @@ class Kernel implements Network {
       for (let i = 0; i < n; i++)
         for (let c = 0; c < m; c++)
           slopes.data[(j * n + i) * m + c] =
-            near.data[i * m + c] * (across.data[j * m + c] - along.data[j * n + i]);
+            near.data[i * m + c] ** 3 * (across.data[j * m + c] - along.data[j * n + i]);
     return { value, slopes: timesTransposed(slopes, this.weights) };
   }
 

@@ -127,7 +127,7 @@ def linear(pairs: Pairs, std: Tensor, lengths: Sequence[float] = LINEAR) -> Step
     change = (pairs.after - pairs.before[:, :q]) * step.scale[:q]
     centre, mean = x.mean(0), change.mean(0)
     x, c = x - centre, change - mean
-    length, slope, ridge = least_left_out(x / len(std) ** 0.5, c, lengths)
+    length, slope, ridge, _ = least_left_out(x, torch.ones_like(std), c, lengths, (1.0,))
     near = math.isfinite(length)
     unit = len(std) ** 0.5 * (length if near else 1)
     some = x[spaced(len(x), MAX_CENTRES if near else 0)] / unit
@@ -201,7 +201,7 @@ def blurred(before: Tensor, root: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def kernel(pairs: Pairs, held: Pairs, std: Tensor, seed: int) -> Step:
-    """Return the regression with a squared-exponential kernel beside the linear part.
+    """Return the regression with a kernel beside the linear part.
 
     Its inputs have errors as large as it makes itself. Without these it is exact along the runs,
     and sends away what is a little beside them.

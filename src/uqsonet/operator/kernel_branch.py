@@ -1,19 +1,23 @@
 """An operator between coefficients in closed form: ``c = W a + kernel(a)``, by ridge regression.
 
-It is a Gaussian process of mean zero on the modes x of the input, each as large as it is in the
-inputs (whitened, rough modes weigh as much as smooth ones, and errors are larger), with the kernel
+It is a Gaussian process of mean zero on the modes x of the input with the kernel
 
-    ``w x'y + exp(-|x - y|^2 / 2 l^2)``
+    ``w x'y + k(x, y)``,    ``k(x, y) = (1 + |x - y|^2 / l^2)^-1/2``
 
-whose first part is the linear operator W. Its parameters, w, l and the ridge, have the least
-leave-one-out error, known in closed form (Rasmussen and Williams, Gaussian processes, 2006, section
-5.4.2). With more than `MAX_CENTRES` pairs, some of these are centres and weights are those of least
-squares on all pairs (subset of regressors, section 8.3.1 there). Numbers are in double precision:
-in single the kernel is singular.
+whose first part is the linear operator W. k, the inverse multiquadric, is a mixture of squared
+exponentials of all lengths (Rasmussen and Williams, Gaussian processes, 2006, equation 4.19), as
+operators with fronts vary over short and long ones. A mode counts with a power of its std in the
+inputs: rough modes move outputs less than their size says (whitened, all modes weigh as much, and
+errors are larger).
+Its parameters, w, l, the power and the ridge, have the least leave-one-out error, known in closed
+form (section 5.4.2 there). With more than `MAX_CENTRES` pairs, some of these are centres and
+weights are those of least squares on all pairs (subset of regressors, section 8.3.1 there).
+Numbers are in double precision: in single the kernel is singular.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -27,11 +31,11 @@ from uqsonet.runs.functions import Functions
 MAX_CENTRES = 2500
 """Maximum number of centres; an answer takes time in proportion."""
 
-TUNED_PAIRS, FINAL_PAIRS, FINALISTS = 800, 1600, 4
+TUNED_PAIRS, FINAL_PAIRS, FINALISTS = 600, 1600, 4
 """Maximum numbers of pairs that the kernel's parameters are tried on, and that the best kernels are
 compared on again: with more pairs smoother ones win."""
 
-LENGTHS = (1.0, 2.0, 4.0, 8.0)
+LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Lengths to try, in standard deviations of the input."""
 
 LINEAR = (math.inf,)
@@ -39,6 +43,9 @@ LINEAR = (math.inf,)
 
 SLOPES = (0.1, 1.0, 10.0)
 """Weights w of the linear part to try."""
+
+POWERS = (1.0, 1.5, 2.0)
+"""Powers of the std of the modes to try; the first goes with all lengths and slopes."""
 
 RIDGES = tuple(10.0**k for k in range(-9, 4))
 """Ridges to try, relative to the second part of the kernel."""
@@ -57,7 +64,7 @@ BLOCK_ROWS = 2048
 
 
 class KernelBranch(nn.Module):
-    """The sum of squared exponentials about centres.
+    """The sum of kernels about centres.
 
     Parameters
     ----------
@@ -78,7 +85,7 @@ class KernelBranch(nn.Module):
         """Map coefficients (..., inputs) to (..., outputs), in the precision of the former."""
         rows = a.reshape(-1, a.shape[-1])
         found = [
-            squared_exponential(some.double() * self.scale, self.centres) @ self.weights
+            multiquadric(some.double() * self.scale, self.centres) @ self.weights
             for some in rows.split(BLOCK_ROWS)
         ]
         return torch.cat(found).to(a.dtype).reshape(*a.shape[:-1], -1)
@@ -94,16 +101,16 @@ class KernelBranch(nn.Module):
         found = []
         for some in a.split(BLOCK_ROWS):
             x = some.double() * self.scale
-            near = squared_exponential(x, self.centres)
-            here = (x @ along.T)[:, None] * (near @ weights)[:, :, None]
-            found.append((near @ columns).view_as(here) - here)
+            steep = multiquadric(x, self.centres) ** 3
+            here = (x @ along.T)[:, None] * (steep @ weights)[:, :, None]
+            found.append((steep @ columns).view_as(here) - here)
         return torch.cat(found)
 
 
-def squared_exponential(x: Tensor, y: Tensor) -> Tensor:
-    """Return ``exp(-|x - y|^2 / 2)`` (n, k) of points (n, r) and (k, r)."""
+def multiquadric(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``(1 + |x - y|^2)^-1/2`` (n, k) of points (n, r) and (k, r)."""
     squares = x.square().sum(1)[:, None] + y.square().sum(1)
-    return torch.addmm(squares, x, y.T, alpha=-2).clamp_min_(0).mul_(-0.5).exp_()
+    return torch.addmm(squares, x, y.T, alpha=-2).clamp_min_(0).add_(1).rsqrt_()
 
 
 class Parameters(NamedTuple):
@@ -112,40 +119,63 @@ class Parameters(NamedTuple):
     length: float
     slope: float
     ridge: float
+    power: float
 
 
-def least_left_out(x: Tensor, c: Tensor, lengths: Sequence[float]) -> Parameters:
-    """Return the parameters with the least leave-one-out error of c (N, q) from x (N, r)."""
+def weighed(size: Tensor, power: float) -> Tensor:
+    """Return powers of the sizes (r,) of modes, with squares that sum to one."""
+    found = size**power
+    return found / found.square().sum().clamp_min(1e-300).sqrt()
+
+
+def least_left_out(
+    a: Tensor, size: Tensor, c: Tensor, lengths: Sequence[float], powers: Sequence[float] = POWERS
+) -> Parameters:
+    """Return the parameters with the least leave-one-out error of c (N, q) from a (N, r).
+
+    Directions of a have sizes (r,). Each power but the first is tried with all lengths and the
+    best slope.
+    """
     generator = torch.Generator().manual_seed(0)
     mixing = torch.randn(c.shape[1], COMBINATIONS, generator=generator, dtype=torch.float64)
-    some = spaced(len(x), TUNED_PAIRS)
-    known, found = c[some] @ mixing, []
-    for length in lengths:
-        for slope in (1.0,) if math.isinf(length) else SLOPES:
-            values, vectors = torch.linalg.eigh(kernel_of(x[some], length, slope))
-            turned, squares = vectors.T @ known, vectors.square()
-            errors = []
-            for ridge in RIDGES:
-                inverse = 1 / (values.clamp_min(0) + ridge)
-                left = vectors @ (inverse[:, None] * turned) / (squares @ inverse)[:, None]
-                errors.append((float(left.square().sum()), Parameters(length, slope, ridge)))
-            found.append(min(errors))
+    some, found = spaced(len(a), TUNED_PAIRS), list[tuple[float, Parameters]]()
+    tried = a[some], size, c[some] @ mixing
+    slopes: Sequence[float] = (1.0,) if lengths == LINEAR else SLOPES
+    for power in powers:
+        for length, slope in itertools.product(lengths, slopes):
+            found.append(_left_out(*tried, length, slope, power))
+        slopes = (min(found)[1].slope,)
     best = [parameters for _, parameters in sorted(found)[:FINALISTS]]
-    if len(x) <= TUNED_PAIRS or len(best) == 1:
+    if len(a) <= TUNED_PAIRS or len(best) == 1:
         return best[0]
-    some = spaced(len(x), FINAL_PAIRS)
+    some = spaced(len(a), FINAL_PAIRS)
     known, again = c[some] @ mixing, []
     for one in best:
-        root = root_of(kernel_of(x[some], one.length, one.slope), one.ridge)
+        x = a[some] * weighed(size, one.power)
+        root = root_of(kernel_of(x, one.length, one.slope), one.ridge)
         inverse = torch.cholesky_inverse(root)
         left = inverse @ known / inverse.diagonal()[:, None]
         again.append((float(left.square().sum()), one))
     return min(again)[1]
 
 
+def _left_out(
+    a: Tensor, size: Tensor, c: Tensor, length: float, slope: float, power: float
+) -> tuple[float, Parameters]:
+    """Return the least leave-one-out error of all ridges, and the parameters with it."""
+    values, vectors = torch.linalg.eigh(kernel_of(a * weighed(size, power), length, slope))
+    turned, squares = vectors.T @ c, vectors.square()
+    errors = []
+    for ridge in RIDGES:
+        inverse = 1 / (values.clamp_min(0) + ridge)
+        left = vectors @ (inverse[:, None] * turned) / (squares @ inverse)[:, None]
+        errors.append((float(left.square().sum()), Parameters(length, slope, ridge, power)))
+    return min(errors)
+
+
 def kernel_of(x: Tensor, length: float, slope: float) -> Tensor:
     """Return the kernel among inputs (n, r), with that of a constant."""
-    near = 0.0 if math.isinf(length) else squared_exponential(x / length, x / length)
+    near = 0.0 if math.isinf(length) else multiquadric(x / length, x / length)
     return slope * (x @ x.T) + near + CONSTANT
 
 
@@ -157,13 +187,14 @@ def spaced(size: int, most: int) -> Tensor:
 @torch.no_grad()
 def use_kernel(model: Any, functions: Functions, lengths: Sequence[float] = LENGTHS) -> None:
     """Give a Karhunen-Loeve model the operator of these pairs, with one of these lengths."""
-    pairs, size = targets(model.bases, functions), model.bases.input_factor.double().square().sum(0)
-    scale = (size / size.sum().clamp_min(1e-300)).sqrt()
-    x, c = pairs["a"].double() * scale, pairs["c"].double()
-    length, slope, ridge = least_left_out(x, c, lengths)
+    pairs, size = targets(model.bases, functions), model.bases.input_factor.double().norm(dim=0)
+    a, c = pairs["a"].double(), pairs["c"].double()
+    length, slope, ridge, power = least_left_out(a, size, c, lengths)
+    scale = weighed(size, power)
+    x = a * scale
     linear = math.isinf(length)
     near = (scale / length).float().double()  # pages have places in single precision
-    scaled = (pairs["a"].double() * near).float().double()
+    scaled = (a * near).float().double()
     centres = scaled[spaced(len(x), 0 if linear else MAX_CENTRES)]
     weight, weights = solved(x, scaled, centres, c, slope, ridge)
     model.bases.linear_weight = (scale[:, None] * weight).T.float().contiguous()
@@ -181,14 +212,14 @@ def solved(
 ) -> tuple[Tensor, Tensor]:
     """Return the linear weight (r, q) and those of the centres (k, q) for outputs (N, q)."""
     if len(centres) == len(x):
-        kernel = squared_exponential(scaled, centres).addmm_(x, x.T, alpha=slope)
+        kernel = multiquadric(scaled, centres).addmm_(x, x.T, alpha=slope)
         weights = torch.cholesky_solve(c, root_of(kernel, ridge))
         return slope * x.T @ weights, weights
-    root, r = root_of(squared_exponential(centres, centres), JITTER), x.shape[1]
+    root, r = root_of(multiquadric(centres, centres), JITTER), x.shape[1]
     normal = torch.zeros(r + len(centres), r + len(centres), dtype=torch.float64)
     right = torch.zeros(len(normal), c.shape[1], dtype=torch.float64)
     for rows in torch.arange(len(x)).split(BLOCK_ROWS):
-        near = squared_exponential(centres, scaled[rows])
+        near = multiquadric(centres, scaled[rows])
         near = torch.linalg.solve_triangular(root, near, upper=False)
         features = torch.cat([slope**0.5 * x[rows].T, near])
         normal.addmm_(features, features.T)
