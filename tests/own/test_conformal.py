@@ -33,8 +33,8 @@ PLACES = [3, 12, 24]
 
 
 def student(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Return fields with Student-t coefficients, two degrees of freedom, one scale for each run."""
-    scale = np.sqrt(2 / rng.chisquare(2, (size, 1)))
+    """Return fields with Student-t coefficients, one degree of freedom, one scale for each run."""
+    scale = np.sqrt(1 / rng.chisquare(1, (size, 1)))
     return (rng.standard_normal((size, 6)) * scale) @ waves(LINE[:, None], 6, 1).T
 
 
