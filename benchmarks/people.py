@@ -25,6 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import norm
 
 from benchmarks.people_data import KINDS, Data, Row
+from benchmarks.real_data import REAL
 
 LAYOUTS = 4
 """Number of random layouts of a row; runs share them."""
@@ -174,7 +175,8 @@ def score_rows(
     rng = np.random.default_rng(5)
     columns = np.sort(rng.permutation(targets.shape[1])[:POINTS])
     sets = layouts(places, y.shape[1], [7, y.shape[1]])
-    parts = np.array_split(np.arange(len(targets) - TESTS, len(targets)), len(sets))
+    asked = np.arange(max(size, len(targets) - TESTS), len(targets))
+    parts = np.array_split(asked, len(sets))
     found: dict[str, list[dict[str, np.ndarray]]] = {m: [] for m in ("uqsonet", *BASELINES)}
     for index, runs in zip(sets, parts, strict=True):
         truth = targets[runs]
@@ -278,6 +280,7 @@ def main() -> None:
     """Make, fit, score and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(KINDS), help="Some of the data sets.")
+    parser.add_argument("--real", type=Path, help="Folder of real ones: benchmarks/real_data.py.")
     parser.add_argument("--bare", action="store_true", help="Baselines alone.")
     parser.add_argument("--sizes", type=int, nargs="*", help="Numbers of runs to learn from.")
     parser.add_argument("--out", type=Path)
@@ -288,7 +291,11 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     more = max(options.sizes or [0])  # a size beyond the usual one needs more runs
     for name in options.only:
-        whole = KINDS[name](TESTS + more, np.random.default_rng([2026, list(KINDS).index(name)]))
+        if options.real:
+            whole = REAL[name](options.real, np.random.default_rng(2026))
+        else:
+            rng = np.random.default_rng([2026, list(KINDS).index(name)])
+            whole = KINDS[name](TESTS + more, rng)
         asked = [replace(whole, size=size) for size in options.sizes or [whole.size]]
         for data, (read, outputs, rows) in itertools.product(asked, whole.models):
             model = None

@@ -81,7 +81,7 @@ class FieldLaw:
         if part.start in self._kept:
             return self._kept[part.start]
         try:
-            joint = joint_law(self.emulator, self.sets[part], self.likelihood)
+            joint = self._conditioned(part)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise ObservationError(TOO_LARGE) from None
         if self.jointly or not part.start:
@@ -89,6 +89,15 @@ class FieldLaw:
         for text in self._doubts(joint, part) if self.jointly else ():
             warnings.warn(text, ObservationWarning, stacklevel)
         return joint
+
+    def _conditioned(self, part: slice) -> Joint:
+        """Return the law given some of the sets; samples take seconds, and say so."""
+        if not self.jointly:
+            return joint_law(self.emulator, self.sets[part], self.likelihood)
+        from uqsonet.show.terminal import never_silent  # deferred: few answers need a terminal
+
+        with never_silent("answer"):
+            return joint_law(self.emulator, self.sets[part], self.likelihood)
 
     def _doubts(self, joint: Joint, part: slice) -> Iterator[str]:
         """Yield what is unusual about an answer to sensors of outputs, in words with numbers."""

@@ -208,6 +208,11 @@ def limits(emulator: Model, runs: Runs, card: Mapping[str, Any]) -> list[str]:
             texts.append(f"{count} sensors tell almost nothing about {field}.")
         remarks = sample_remarks(row) if method == "uqsonet" else []
         texts += [f"{field}, {count} sensors: {text}." for text in remarks]
+    if not emulator.operator.closed:
+        texts.append(
+            "Sensors of outputs are answered by weighted samples: about a second of a core for "
+            "each set, where sensors of inputs alone take some hundredths."
+        )
     calibration = card.get("data", {}).get("calibration", 0)
     if not calibration and not recipe.get("drift"):
         texts.append("It has no calibration runs, as groups were few: bands are those of its law.")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import logging
 import math
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +84,7 @@ def equip(
     Returns
     -------
     list of dict
-        For each law that was fitted: `law`, `seconds` (to fit), `crps_<m>`, `held_50` and `held_90`
+        For each law that was fitted: `law`, `crps_<m>`, `held_50` and `held_90`
         (shares of the output inside bands), `above_best` and `standard_error` (relative), `outside`
         (share of its fields that leave the range of the training inputs), `distance` of the
         coefficients from Gaussian and that which chance allows, `values` (the same distance of
@@ -112,11 +111,10 @@ def equip(
     equipped: dict[str, list[KarhunenLoeveModel]] = {}
     normal: dict[str, bool] = {}  # single values are, or nearly so
     for name in names:
-        start = time.monotonic()
+        LOG.log(15, "fitting the law %s", name)
         equipped[name] = [copy.copy(model) for model in models]  # buffers are shared
         for model, one in zip(equipped[name], samples, strict=True):
             model.use_law(None if name == "gaussian" else law_class(name).fit(one, seed))
-        seconds = round(time.monotonic() - start, 1)
         unfit = name != "gaussian" and any(model.law.name != name for model in equipped[name])
         if unfit or not compared.add(name, equipped[name]):
             continue
@@ -128,7 +126,7 @@ def equip(
         normal[name] = prior.functions is None
         row |= {"outside": _outside(prior, sample, seed), "distance": distance}
         row |= {"chance": chance, "values": max(single, rough)}
-        rows[name] = {"law": name, "seconds": seconds, **row}
+        rows[name] = {"law": name, **row}
     if not rows:
         why = (InputLaw if names[0] == "gaussian" else law_class(names[0])).misfit
         raise ConfigError(f"law {names[0]!r} does not fit these inputs: {why}")

@@ -62,6 +62,7 @@ class Comparison:
     @torch.no_grad()
     def add(self, name: str, operators: Sequence[Any]) -> bool:
         """Score a candidate; return whether it has an answer to all pairs."""
+        LOG.log(15, "scoring %s on held-out runs", name)
         found = []
         try:
             for one, held in zip(operators, self.parts, strict=True):

@@ -21,6 +21,7 @@ samples are weighted by the likelihood over the Gaussian one after the correctio
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,8 @@ from uqsonet.gauss.posterior import Joint
 from uqsonet.laws.base import Linear
 from uqsonet.operator.particles import Following, Samples, Source, Split, tempered
 from uqsonet.sensors.sensors import Sensors
+
+LOG = logging.getLogger("uqsonet")
 
 PARTICLES = 4096  # samples that stand for the law of the input when sensors read the output
 MADE_PARTICLES = 1024  # samples where fields are made of latent ones: each is a whole field
@@ -78,8 +81,11 @@ def condition(
     read = seen.each(lambda t: t[:, :0]) if read is None else read
     if len(seen) > 1:
         each = [None] * len(seen) if noise is None else [[one] for one in noise]
-        ones = ((seen.alone(b), read.alone(b), own) for b, own in enumerate(each))
-        return Joint.together([model.condition_on(*one, size) for one in ones])
+        found = []
+        for b, own in enumerate(each):
+            LOG.log(15, "sensors of outputs, set %d of %d", b + 1, len(each))
+            found.append(model.condition_on(seen.alone(b), read.alone(b), own, size))
+        return Joint.together(found)
     seen = replace(seen, noise_std=seen.noise(model.noise_std)).alone(0)
     read, generator = read.alone(0), fixed()
     if noise is not None:
