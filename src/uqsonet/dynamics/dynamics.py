@@ -13,7 +13,7 @@ import torch
 
 from uqsonet.dynamics.conformal import Calibration
 from uqsonet.dynamics.filters import MEMBERS, Model, Readings
-from uqsonet.dynamics.over_time import OverTime, joined
+from uqsonet.dynamics.over_time import OverTime
 from uqsonet.dynamics.trajectories import Clock, Trajectories
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.emulator import Emulator
@@ -22,7 +22,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.files import require_memory
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.sensors.reading import is_table, read_sensors
-from uqsonet.sensors.sensors import Sensors
+from uqsonet.sensors.sensors import Sensors, one_after_another
 from uqsonet.sensors.tables import columns_of
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ class Dynamics:
         sets = spread_out(sets, instants, start, int(last))
         check(self.emulator, sets, stacklevel=2, gaussian=False)
         path = self.model.followed(self.readings(sets), answer.first, 0, answer.path)
-        return OverTime.of(self, joined(answer.sensors, sets), answer.first, path, answer.smooth)
+        known = one_after_another([answer.sensors, sets])
+        return OverTime.of(self, known, answer.first, path, answer.smooth)
 
     def validate(
         self, held_out: Trajectories, sensors: int = 3, *, read: int, field: str | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,15 +215,3 @@ def _greedy(
         after = float(wanted.square().sum(0).mean() / size)
         yield best // shape[1], best % shape[1], before, after
 
-
-def joined(one: Sensors, other: Sensors) -> Sensors:
-    """Return the sets of both, one after another."""
-    width = max(one.mask.shape[1], other.mask.shape[1])
-
-    def wide(t: Tensor) -> Tensor:
-        more = torch.zeros(len(t), width - t.shape[1], *t.shape[2:], dtype=t.dtype)
-        return torch.cat([t, more], 1)
-
-    names = one.tensors()
-    parts = {k: torch.cat([wide(getattr(one, k)), wide(getattr(other, k))]) for k in names}
-    return replace(one, **parts, labels=[*one.labels, *other.labels])
