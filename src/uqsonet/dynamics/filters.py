@@ -24,6 +24,7 @@ from torch import Tensor
 from uqsonet.dynamics.steps import ROWS, Step
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.given import Gaussian, Given, Sampled
+from uqsonet.operator.kernel_branch import spaced
 
 MEMBERS = 300  # of an ensemble
 SMOOTHED = 20  # instants back that a reading changes
@@ -66,7 +67,8 @@ class Readings(NamedTuple):
 class Library:
     """Coefficients (S, r) of all snapshots of the runs: the law of an instant without readings.
 
-    Snapshots of a run follow each other; `run` and `instant` (S,) say which they are.
+    Of runs that calibrate bands they are encoded fields (S, n). Snapshots of a run follow each
+    other; `run` and `instant` (S,) say which they are.
     """
 
     states: Tensor
@@ -78,25 +80,28 @@ class Library:
         """How far from zero (r,) members may be: somewhat beyond all snapshots."""
         return BEYOND * self.states.abs().amax(0).double()
 
+    def starts(self, length: int) -> Tensor:
+        """Return where pieces of so many instants that follow each other begin."""
+        last = max(0, len(self.run) - length + 1)
+        whole = torch.ones(last, dtype=torch.bool)
+        for k in range(1, length):
+            whole &= self.run[k : k + last] == self.run[:last]
+            whole &= self.instant[k : k + last] - self.instant[:last] == k
+        return whole.nonzero()[:, 0]
+
     def pieces(self, length: int, first: int | None) -> Tensor:
         """Return coefficients (P, length, r) of pieces of runs.
 
         They begin at the instant `first` where so many runs begin there that these have a law of
         their own; else anywhere.
         """
-        last = max(0, len(self.run) - length + 1)
-        whole = torch.ones(last, dtype=torch.bool)
-        for k in range(1, length):
-            whole &= self.run[k : k + last] == self.run[:last]
-            whole &= self.instant[k : k + last] - self.instant[:last] == k
-        starts = whole.nonzero()[:, 0]
+        starts = self.starts(length)
         if first is not None:
             begin = torch.ones_like(self.run, dtype=torch.bool)
             begin[1:] = self.run[1:] != self.run[:-1]
             here = starts[begin[starts] & (self.instant[starts] == first)]
             starts = here if len(here) >= MIN_BEGINNINGS else starts
-        starts = starts[torch.arange(min(len(starts), MAX_PIECES)) * len(starts)
-                        // max(min(len(starts), MAX_PIECES), 1)]  # fmt: skip
+        starts = starts[spaced(len(starts), MAX_PIECES)]
         return self.states[starts[:, None] + torch.arange(length)].double()
 
 
@@ -145,12 +150,10 @@ class Model:
         ahead = (self.step(s) + error).clamp(-ends[:q], ends[:q])
         return torch.cat([ahead, s[..., q:]], -1)
 
-    def followed(
-        self, readings: Readings, first: int, seed: int, known: Path | None = None
-    ) -> Path:
-        """Return the law of each instant from number `first` on, or going on from what is known."""
+    def followed(self, readings: Readings, first: int, seed: int) -> Path:
+        """Return the law of each instant from number `first` on."""
         linear = self.step.matrix is not None
-        path = known or (GaussianPath(self, first) if linear else EnsemblePath(self, first, seed))
+        path = GaussianPath(self, first) if linear else EnsemblePath(self, first, seed)
         return path.going_on(readings)
 
 
@@ -159,6 +162,9 @@ class Path:
 
     effective = math.inf
     """Independent samples that the answer is worth."""
+
+    first: int
+    """Number of the first instant."""
 
     def going_on(self, readings: Readings) -> Path:
         """Return the path with more instants and their readings."""

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uqsonet.dynamics.conformal import Calibration
 from uqsonet.dynamics.dynamics import Dynamics
 from uqsonet.dynamics.filters import LeftOver, Library, Model
 from uqsonet.dynamics.instants import (
@@ -28,6 +27,7 @@ from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.metrics import ascending, coverage, crps
 from uqsonet.gauss.seeds import torch_generator
+from uqsonet.operator.kernel_branch import spaced
 from uqsonet.show.terminal import never_silent
 
 LOG = logging.getLogger("uqsonet")
@@ -113,9 +113,9 @@ def fit_dynamics(
             "spread": spread,
             "seed": seed,
         }
-        kept = Calibration.of(encoded(emulator, calibration), calibration)
+        kept = _library(encoded(emulator, calibration), calibration)
         return Dynamics(
-            emulator, len(runs.fields), runs.clock, Model(step, laws[taken], library), kept, card
+            emulator, runs.over_time, runs.clock, Model(step, laws[taken], library), kept, card
         )
 
 
@@ -128,7 +128,7 @@ def _left_over(step: Step, held: Pairs, spread: float, near: bool) -> LeftOver:
     root, size = spread * left_over(step, held), len(held.before)
     if not near:
         return LeftOver(root, held.before[:0].float(), held.after[:0])
-    some = torch.arange(min(size, NEAR_PAIRS)) * size // min(size, NEAR_PAIRS)
+    some = spaced(size, NEAR_PAIRS)
     left = held.after[some] - step(held.before[some])
     return LeftOver(root, step.scaled(held.before[some]), spread * left)
 
@@ -191,7 +191,7 @@ class Forecasts:
         pieces = pieces[order[:FORECASTS]]
         bases = emulator.bases
         count = sum(one.domain.size for one in emulator.inputs)
-        some = torch.arange(min(count, POINTS)) * count // min(count, POINTS)
+        some = spaced(count, POINTS)
         moving = bases.input_factor[some][:, :changing].abs().sum(1) > 0
         rows, mean = bases.input_factor[some][moving].double(), bases.input_mean[some][moving]
         return cls(library, pieces[:, 0], mean + pieces[:, 1:] @ rows.T, rows, mean, seed)

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.dynamics.conformal import factors_of
 from uqsonet.dynamics.filters import Path
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import FieldLaw
@@ -23,9 +22,16 @@ Dynamics = Any  # `uqsonet.dynamics.dynamics.Dynamics`, whose methods call this 
 class LawOverTime(FieldLaw):
     """The law of one field at T instants, worked out together: samples are trajectories."""
 
+    def __init__(
+        self, emulator: Any, sets: Sensors, number: int, path: Path, smooth: bool,
+        kept: dict[Any, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(emulator, sets, number, kept=kept)
+        self.path, self.smooth = path, smooth
+
     def of(self, number: int) -> LawOverTime:
         """Return the law of another field."""
-        return LawOverTime(self.emulator, self.sets, number, self.likelihood, self._kept)
+        return LawOverTime(self.emulator, self.sets, number, self.path, self.smooth, self._kept)
 
     def effective_size(self) -> Tensor:
         """Return the number (T,) of members behind the answer; infinite in closed form."""
@@ -33,6 +39,15 @@ class LawOverTime(FieldLaw):
 
     def _parts(self) -> Iterator[slice]:
         yield slice(0, len(self.sets))
+
+    def joint(self, part: slice, stacklevel: int = 6) -> Joint:
+        """Return the law of all instants."""
+        if 0 not in self._kept:
+            given, model = self.path.law(0, self.smooth), self.emulator.operator
+            both = model.output_posterior(given, False), model.input_posterior(given, False)
+            size = torch.full((len(self.sets),), self.path.effective, dtype=torch.float64)
+            self._kept[0] = Joint(*both, size, torch.ones_like(size))
+        return self._kept[0]
 
 
 class OverTime(FieldPosterior):
@@ -42,27 +57,21 @@ class OverTime(FieldPosterior):
     answer is one trajectory; those of a filter belong to their instants alone.
     """
 
-    def __init__(self, law: FieldLaw, chosen: bool, about: tuple[Any, ...]) -> None:
+    def __init__(self, law: LawOverTime, chosen: bool, dynamics: Dynamics) -> None:
         super().__init__(law, chosen)
-        self._about = about
-        self.dynamics, self.first, self.path, self.smooth = about
+        self.dynamics, self.path, self.smooth = dynamics, law.path, law.smooth
 
     @classmethod
-    def of(
-        cls, dynamics: Dynamics, sets: Sensors, first: int, path: Path, smooth: bool
-    ) -> OverTime:
+    def of(cls, dynamics: Dynamics, sets: Sensors, path: Path, smooth: bool) -> OverTime:
         """Return the answer of a path."""
-        emulator = dynamics.emulator
-        given, model = path.law(0, smooth), emulator.operator
-        both = model.output_posterior(given, False), model.input_posterior(given, False)
-        size = torch.full((len(sets),), path.effective, dtype=torch.float64)
-        law = LawOverTime(emulator, sets, len(emulator.inputs),
-                          kept={0: Joint(*both, size, torch.ones_like(size))})  # fmt: skip
-        return cls(law, len(emulator.outputs) == 1, (dynamics, first, path, smooth))
+        number = len(dynamics.fields)
+        law = LawOverTime(dynamics.emulator, sets, number, path, smooth)
+        return cls(law, number == 1, dynamics)
 
     def __getitem__(self, name: str) -> OverTime:
         """Return the law of one field."""
-        return OverTime(super().__getitem__(name)._law, True, self._about)
+        law: Any = super().__getitem__(name)._law
+        return OverTime(law, True, self.dynamics)
 
     def __repr__(self) -> str:
         names = self.field.name if self._chosen else ", ".join(f.name for f in self.dynamics.fields)
@@ -72,7 +81,7 @@ class OverTime(FieldPosterior):
     @property
     def times(self) -> np.ndarray:
         """Times (T,) of the instants."""
-        return self.dynamics.clock.times(self.first + np.arange(len(self.path)))
+        return self.dynamics.clock.times(self.path.first + np.arange(len(self.path)))
 
     def given(self, sets: Sensors) -> FieldPosterior:
         """Refuse: readings over time are given to `Dynamics.condition`."""
@@ -87,11 +96,7 @@ class OverTime(FieldPosterior):
 
         Each instant has a factor of its own; `whole` functions are those of one instant.
         """
-        number = self.law.number - len(self.dynamics.fields)
-        factors = factors_of(self, number, level, whole)[:, None, None]
-        ends = self.field.transform.forward(plain)
-        median = ends[:, 1:2]
-        return self.field.transform.inverse(median + factors * (ends - median))
+        return self.dynamics.factors.widened(self.law, plain, level, whole)
 
     def to_xarray(self, level: float = 0.9, points: object = None, samples: int = 0) -> Any:
         """Return mean, std, band and samples as an xarray.Dataset with a dimension of time."""
@@ -172,13 +177,13 @@ class OverTime(FieldPosterior):
         apart = (wanted - wanted.mean(0), (read - read.mean(1, keepdim=True)).permute(1, 0, 2))
         chosen = []
         for k, j, before, after in _greedy(*apart, noise_std, n):
-            time = clock.times(np.array(self.first + at[k]))
+            time = clock.times(np.array(self.path.first + at[k]))
             chosen.append(NextReading(time, x[j].numpy(), before**0.5, after**0.5))
         return chosen
 
     def _number(self, time: object, what: str) -> int:
         """Return which of the answer's instants a time is."""
-        number = int(self.dynamics.clock.numbers(time, what)[0]) - self.first
+        number = int(self.dynamics.clock.numbers(time, what)[0]) - self.path.first
         if not 0 <= number < len(self.path):
             raise ObservationError(f"{what}: {time} is none of the answer's instants")
         return number
@@ -214,4 +219,3 @@ def _greedy(
         flat = flat - share * one[:, None] * (one @ flat / size)
         after = float(wanted.square().sum(0).mean() / size)
         yield best // shape[1], best % shape[1], before, after
-

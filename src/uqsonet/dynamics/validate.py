@@ -78,7 +78,7 @@ def validate(
     fields = model.fields
     name = field or fields[0].name
     names = [one.name for one in fields]
-    if {*held_out.fields, *held_out.constants} != set(names) or name not in names:
+    if set(held_out.snapshots.inputs) != set(names) or name not in names:
         raise DataError(f"held-out runs must have the fields {', '.join(names)}")
     lengths = np.bincount(held_out.run)
     length = int(lengths.min())
