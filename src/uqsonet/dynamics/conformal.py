@@ -16,7 +16,6 @@ from uqsonet.dynamics.filters import Readings
 from uqsonet.emulator.calibration import ConformalFactors, ratios
 from uqsonet.emulator.encode import encode
 from uqsonet.emulator.field_law import BAND_SAMPLES
-from uqsonet.errors import ObservationError
 from uqsonet.fields.field import part_columns
 from uqsonet.gauss.given import Given, fixed
 from uqsonet.operator.kernel_branch import spaced
@@ -65,11 +64,6 @@ class FactorsOverTime(ConformalFactors):
         """Return where pieces begin, one of each calibration run: at the answer's first instant."""
         known, length = self._operator.calibration, len(law.sets)
         starts = known.starts(length)
-        if not len(starts):
-            raise ObservationError(
-                f"no calibration run is {length} instants long, as the answer is; kind='plain' "
-                "gives the band of the law"
-            )
         starts = torch.cat([starts[known.instant[starts] == law.path.first], starts])
         _, first = np.unique(known.run[starts].numpy(), return_index=True)
         return starts[torch.from_numpy(first[:MAX_RUNS])]

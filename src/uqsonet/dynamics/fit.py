@@ -23,6 +23,7 @@ from uqsonet.dynamics.steps import Pairs, Step, candidates, left_over
 from uqsonet.dynamics.trajectories import Trajectories
 from uqsonet.errors import DataError
 from uqsonet.fitting.comparison import first_not_worse
+from uqsonet.fitting.fit import noise_of
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.metrics import ascending, coverage, crps
@@ -40,7 +41,7 @@ SPREADS = (1.0, 1.25, 1.5, 2.0)  # factors to try on the std of what a step leav
 
 
 def fit_dynamics(
-    runs: Trajectories, noise_std: Mapping[str, float] | None = None, seed: int = 0,
+    runs: Trajectories, noise_std: Mapping[str, float] | float = 0.0, seed: int = 0,
     bar: bool = True,
 ) -> Dynamics:  # fmt: skip
     """Learn a step from trajectories, and the law of what it leaves over.
@@ -49,8 +50,9 @@ def fit_dynamics(
     ----------
     runs : Trajectories
         Of few, or of one long one, pieces are held out.
-    noise_std : mapping of field to float, optional
-        Noise of sensors that state none; by default they are exact.
+    noise_std : float, or mapping of field to float, optional
+        Noise of sensors that state none; one number is meant for the fields over time. By default
+        they are exact.
     seed : int
         Of the split and of a network's training.
     bar : bool
@@ -66,13 +68,14 @@ def fit_dynamics(
     Steps are compared by the CRPS of forecasts up to ten steps ahead, from states of held-out runs,
     and not by the error of one step: errors that hardly show in one step may grow.
     """
+    names = list(runs.snapshots.inputs)
+    noise = noise_of(names, names[: runs.over_time], noise_std)
     with never_silent("fit", bar):
         training, validation, calibration = runs.cut().split(seed, SHARES)
         if not len(validation) or not len(training):
             raise DataError(f"{runs.name}: {len(runs)} runs are too few to hold some out")
         emulator, changing = emulator_of(training)
-        emulator = with_remainder(emulator, validation)
-        emulator = emulator_with_noise(emulator, noise_std)
+        emulator = replace(with_remainder(emulator, validation), noise_std=noise)
         std = emulator.bases.input_factor.double().square().sum(0).sqrt()
         known, held = (_states(emulator, one) for one in (training, validation))
         pairs, checked = (
@@ -137,14 +140,6 @@ def _row(name: str, spread: float, near: bool, scores: Tensor) -> dict[str, Any]
     """Return how forecasts with a step scored, for the card."""
     crps, held_50, held_90 = scores.mean(1).tolist()
     return {"step": name, "spread": spread, "near": near, "crps": crps, "bands": [held_50, held_90]}
-
-
-def emulator_with_noise(emulator: Any, noise_std: Mapping[str, float] | None) -> Any:
-    """Return the emulator whose sensors have this noise where they state none."""
-    names = [one.name for one in emulator.inputs]
-    if unknown := set(noise_std or {}) - set(names):
-        raise DataError(f"noise_std: {unknown.pop()!r} is none of the fields {', '.join(names)}")
-    return replace(emulator, noise_std=dict(noise_std or {}))
 
 
 def _states(emulator: Any, runs: Trajectories) -> Tensor:

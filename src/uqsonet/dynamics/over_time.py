@@ -83,13 +83,23 @@ class OverTime(FieldPosterior):
         """Times (T,) of the instants."""
         return self.dynamics.clock.times(self.path.first + np.arange(len(self.path)))
 
+    @property
+    def batch(self) -> tuple[str, np.ndarray]:
+        """Name and labels (T,) of the dimension of instants."""
+        return "time", self.times
+
     def given(self, sets: Sensors) -> FieldPosterior:
         """Refuse: readings over time are given to `Dynamics.condition`."""
         raise ObservationError("an answer over time: condition the model on other readings")
 
     @property
+    def number(self) -> int:
+        """Number of the field among those that sensors read."""
+        return self.law.number % len(self.dynamics.fields)
+
+    @property
     def _calibrated(self) -> bool:
-        return bool(len(self.dynamics.calibration.run))
+        return bool(self.dynamics.factors.runs(self.law))
 
     def widened(self, plain: Tensor, level: float, whole: bool) -> Tensor:
         """Return lower end, median and upper end (T, 3, M) of a plain band, made conformal.
@@ -97,11 +107,6 @@ class OverTime(FieldPosterior):
         Each instant has a factor of its own; `whole` functions are those of one instant.
         """
         return self.dynamics.factors.widened(self.law, plain, level, whole)
-
-    def to_xarray(self, level: float = 0.9, points: object = None, samples: int = 0) -> Any:
-        """Return mean, std, band and samples as an xarray.Dataset with a dimension of time."""
-        found = super().to_xarray(level, points, samples)
-        return found.rename(set="time").assign_coords(time=self.times)
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,
