@@ -101,14 +101,14 @@ def test_filter_and_smoother_of_a_linear_step_are_exact() -> None:
     model, read = linear_case()
     path = model.followed(read, 0, 0)
     assert isinstance(path, GaussianPath)
-    means, roots = path.moments(smooth=True)
+    (means, covariances), (filtered, _) = (path.law(0, s).moments() for s in (True, False))
     mean, covariance = exact(model, read, 4)
     torch.testing.assert_close(means.flatten(), mean)
     for t in range(5):
         here = slice(2 * t, 2 * t + 2)
-        torch.testing.assert_close(roots[t, 0] @ roots[t, 0].T, covariance[here, here])
+        torch.testing.assert_close(covariances[t], covariance[here, here])
         before, _ = exact(model, read, min(t + 1, 4))
-        torch.testing.assert_close(path.moments(smooth=False)[0][t, 0], before[here])
+        torch.testing.assert_close(filtered[t], before[here])
 
 
 def test_samples_of_a_smoother_are_trajectories() -> None:
@@ -125,8 +125,8 @@ def test_an_ensemble_comes_near_the_exact_law() -> None:
     several = []
     for seed in range(0, 1200, 100):
         path = EnsemblePath(model, 0, seed).going_on(read)
-        means, roots = path.moments(smooth=True)
-        several.append(torch.cat([means[:, 0], roots[:, 0].square().sum(-1).sqrt()], 1))
+        means, covariances = path.law(0, smooth=True).moments()
+        several.append(torch.cat([means, covariances.diagonal(0, 1, 2).sqrt()], 1))
     mean, covariance = exact(model, read, 4)
     known = torch.cat([mean.view(5, 2), covariance.diagonal().sqrt().view(5, 2)], 1)
     assert (torch.stack(several).mean(0) - known).abs().max() < 0.06

@@ -180,10 +180,6 @@ class Path:
         """
         raise NotImplementedError
 
-    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
-        """Return means (T, B, r) and roots (T, B, r, k) of covariances."""
-        raise NotImplementedError
-
 
 class Moments(NamedTuple):
     """Mean (B, r) and covariance (B, r, r) of an instant before its readings, and after them."""
@@ -232,34 +228,23 @@ class GaussianPath(Path):
             found.append(ahead @ torch.linalg.pinv(after.before[1], rtol=1e-13, hermitian=True))
         return found
 
-    def _smoothed(self) -> tuple[list[Tensor], list[Tensor]]:
-        means, covariances = [self._found[-1].after[0]], [self._found[-1].after[1]]
-        for t, gain in reversed(list(enumerate(self._gains))):
-            (mean, covariance), later = self._found[t].after, self._found[t + 1].before
-            means.append(mean + ((means[-1] - later[0])[:, None] @ gain.mT)[:, 0])
-            covariances.append(covariance + gain @ (covariances[-1] - later[1]) @ gain.mT)
-        return means[::-1], covariances[::-1]
-
-    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
-        """Return means (T, B, r) and roots (T, B, r, r) of covariances."""
-        if smooth:
-            means, covariances = self._smoothed()
-        else:
-            means, covariances = zip(*(one.after for one in self._found), strict=True)
-        return torch.stack(list(means)), covariance_root(torch.stack(list(covariances)))
-
     def law(self, case: int, smooth: bool) -> Given:
         """Return the law of a case; samples of a smooth one are whole trajectories."""
-        mean, root = (one[:, case] for one in self.moments(smooth))
+        found = [(one.after[0][case], one.after[1][case]) for one in self._found]
         if not smooth:
-            return Gaussian(mean, root)
-        steps = []
-        for one, gain in zip(self._found, [*self._gains, None], strict=True):
-            covariance = one.after[1][case]
-            if gain is not None:
-                covariance = covariance - gain[case] @ self._matrix @ covariance
-            steps.append(covariance_root((covariance + covariance.mT) / 2))
-        return _Backwards(mean, root, [one[case] for one in self._gains], torch.stack(steps))
+            means, covariances = zip(*found, strict=True)
+            return Gaussian(torch.stack(means), covariance_root(torch.stack(covariances)))
+        gains, later = [one[case] for one in self._gains], found[-1]
+        alone, wholes = [later[1]], [later]
+        for t in range(len(gains) - 1, -1, -1):
+            (mean, covariance), gain, before = found[t], gains[t], self._found[t + 1].before
+            off, more = later[0] - before[0][case], later[1] - before[1][case]
+            later = mean + gain @ off, covariance + gain @ more @ gain.mT
+            left = covariance - gain @ self._matrix @ covariance
+            alone, wholes = [(left + left.mT) / 2, *alone], [later, *wholes]
+        means, covariances = (torch.stack(one) for one in zip(*wholes, strict=True))
+        roots = covariance_root(covariances), covariance_root(torch.stack(alone))
+        return _Backwards(means, roots[0], gains, roots[1])
 
 
 class _Backwards(Gaussian):
@@ -348,12 +333,6 @@ class EnsemblePath(Path):
             found = _begun(pieces, one, generator)
             history[len(history) - len(found) :, b] = found[-len(history) :, 0]
         return history
-
-    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
-        """Return means (T, B, r) and roots (T, B, r, N) of covariances."""
-        members = torch.stack(self.smoothed if smooth else self.filtered)
-        mean = members.mean(2)
-        return mean, (members - mean[:, :, None]).mT / (members.shape[2] - 1) ** 0.5
 
     def law(self, case: int, smooth: bool) -> Given:
         """Return the law of a case; members of a smooth one are whole trajectories."""

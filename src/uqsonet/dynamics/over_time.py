@@ -13,6 +13,7 @@ from uqsonet.dynamics.filters import Path
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError
+from uqsonet.gauss.gaussian import condition
 from uqsonet.gauss.posterior import Joint
 from uqsonet.sensors.sensors import Sensors
 
@@ -172,19 +173,18 @@ class OverTime(FieldPosterior):
             raise ObservationError(
                 "place: instants of a filter do not belong together; smooth=True"
             )
-        clock = self.dynamics.clock
         number = len(self.path) - 1 if target is None else self._number(target, "target")
-        at = range(len(self.path)) if times is None else [self._number(t, "times") for t in times]  # type: ignore[attr-defined]
-        x = self._points(candidates)
-        law = self.law
+        asked: Any = self.times if times is None else times
+        at = [self._number(one, "times") for one in asked]
+        x, law = self._points(candidates), self.law
         wanted = law.field.transform.forward(law.sample(size, self._points(None), seed)[number])
-        read = law.field.transform.forward(law.sample(size, x, seed)[list(at)])
-        apart = (wanted - wanted.mean(0), (read - read.mean(1, keepdim=True)).permute(1, 0, 2))
-        chosen = []
-        for k, j, before, after in _greedy(*apart, noise_std, n):
-            time = clock.times(np.array(self.path.first + at[k]))
-            chosen.append(NextReading(time, x[j].numpy(), before**0.5, after**0.5))
-        return chosen
+        read = law.field.transform.forward(law.sample(size, x, seed)[at])
+        wanted, read = ((one - one.mean(-2, keepdim=True)).mT for one in (wanted, read))
+        found = _greedy(wanted, read.flatten(0, 1), noise_std, n)
+        return [
+            NextReading(self.times[at[k // len(x)]], x[k % len(x)].numpy(), before**0.5, after**0.5)
+            for k, before, after in found
+        ]
 
     def _number(self, time: object, what: str) -> int:
         """Return which of the answer's instants a time is."""
@@ -205,22 +205,14 @@ class NextReading(NamedTuple):
 
 def _greedy(
     wanted: Tensor, read: Tensor, noise_std: float, n: int
-) -> Iterator[tuple[int, int, float, float]]:
-    """Yield candidates (instant, place) by what they take of the variance of targets (S, M)."""
-    size, shape = len(wanted) - 1, read.shape[1:]
-    flat = read.flatten(1)
+) -> Iterator[tuple[int, float, float]]:
+    """Yield which of candidates (C, S) take most of the variance of targets (M, S), by samples."""
+    size, nothing = wanted.shape[1] - 1, torch.zeros(1, dtype=torch.float64)
     for _ in range(n):
-        own = flat.square().sum(0) / size
-        with_target = flat.T @ wanted / size
-        gain = with_target.square().mean(1) / (own + noise_std**2).clamp_min(1e-300)
-        gain = torch.where(own > 1e-12 * own.max(), gain, 0.0)
-        best = int(gain.argmax())
-        before = float(wanted.square().sum(0).mean() / size)
-        weight = 1 / (own[best] + noise_std**2)
-        one = flat[:, best].clone()
-        # A root of the conditional covariance by samples (Potter): a share of `one` is taken out.
-        share = weight / (1 + noise_std * weight.sqrt())
-        wanted = wanted - share * one[:, None] * with_target[best]
-        flat = flat - share * one[:, None] * (one @ flat / size)
-        after = float(wanted.square().sum(0).mean() / size)
-        yield best // shape[1], best % shape[1], before, after
+        own = read.square().sum(1) / size
+        gain = (read @ wanted.T / size).square().mean(1) / (own + noise_std**2).clamp_min(1e-300)
+        best = int(torch.where(own > 1e-12 * own.max(), gain, 0.0).argmax())
+        before = float(wanted.square().sum(1).mean() / size)
+        known = condition(read[best : best + 1] / size**0.5, nothing, noise_std, None)
+        wanted, read = known.spread(wanted), known.spread(read)
+        yield best, before, float(wanted.square().sum(1).mean() / size)

@@ -185,40 +185,6 @@ class Trajectories:
         if not len(self.pairs()[0]):
             raise DataError(f"{name}: no instant is followed by one a step later")
 
-    @classmethod
-    def of(
-        cls, data: Any, fields: str | Sequence[str], constants: str | Sequence[str] = (),
-        time: str | None = None, run: str | None = None, **options: Any,
-    ) -> Trajectories:  # fmt: skip
-        """Return the trajectories of an xarray.Dataset.
-
-        Parameters
-        ----------
-        data : xarray.Dataset
-        fields, constants : str or sequence of str
-            Names of variables, as ``"u,v"`` or a list. Constants have no dimension of time.
-        time, run : str, optional
-            Dimensions that count instants and runs; by default those that the CF conventions or
-            usual names tell. Without one of runs there is a single run.
-        **options
-            ``groups``, ``step``, ``periodic``, ``transform`` and ``name`` of `Trajectories`.
-        """
-        names = listed(fields, "fields")
-        kept = listed(constants, "constants") if len(constants) else []
-        for key in [*names, *kept]:
-            if key not in data:
-                raise DataError(f"no variable {key!r}; there are {', '.join(map(str, data))}")
-        first = data[names[0]]
-        attributes = {d: data[d].attrs if d in data.coords else {} for d in first.dims}
-        named = (d for d, own in attributes.items() if axis_number(str(d), own) == TIME)
-        time = time or next(named, None)
-        if time is None or time not in first.dims:
-            raise DataError(f"{names[0]}: no dimension of time among {first.dims}; name it: time=")
-        run = run or next((d for d in RUN_NAMES if d in first.dims), "run")
-        there = {key: _lined(data[key], run, time) for key in names}
-        times = data[time].values if time in data.coords else None
-        return cls(there, times, {key: _lined(data[key], run) for key in kept}, **options)
-
     def __len__(self) -> int:
         return len(self.groups)
 
@@ -271,17 +237,52 @@ def open_trajectories(
     path: Path | str, fields: str | Sequence[str], constants: str | Sequence[str] = (),
     time: str | None = None, run: str | None = None, **options: Any,
 ) -> Trajectories:  # fmt: skip
-    """Return the trajectories that a NetCDF or Zarr file holds (`Trajectories.of`).
+    """Return the trajectories that a NetCDF or Zarr file holds.
 
-    It raises `DataError` if the file cannot be read, or a variable cannot be used.
+    Parameters
+    ----------
+    path : path, or xarray.Dataset
+    fields, constants : str or sequence of str
+        Names of variables, as ``"u,v"`` or a list. Constants have no dimension of time.
+    time, run : str, optional
+        Dimensions that count instants and runs; by default those that the CF conventions or usual
+        names tell. Without one of runs there is a single run.
+    **options
+        ``groups``, ``step``, ``periodic``, ``transform`` and ``name`` of `Trajectories`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or a variable cannot be used.
     """
+    if hasattr(path, "data_vars"):
+        return _trajectories(path, fields, constants, time, run, options)
     (one,) = paths_of([path])
     with as_dataset(one) as data:
         try:
-            options = {"name": one.stem, **options}
-            return Trajectories.of(data, fields, constants, time, run, **options)
+            return _trajectories(data, fields, constants, time, run, {"name": one.stem, **options})
         except DataError as error:
             raise DataError(f"{one}: {error}") from None
+
+
+def _trajectories(
+    data: Any, fields: Any, constants: Any, time: str | None, run: str | None,
+    options: Mapping[str, Any],
+) -> Trajectories:  # fmt: skip
+    """Return the trajectories of an xarray.Dataset."""
+    names, kept = listed(fields, "fields"), listed(constants, "constants") if constants else []
+    if lacking := [key for key in [*names, *kept] if key not in data]:
+        raise DataError(f"no variable {lacking[0]!r}; there are {', '.join(map(str, data))}")
+    first = data[names[0]]
+    attributes = {d: data[d].attrs if d in data.coords else {} for d in first.dims}
+    named = (d for d, own in attributes.items() if axis_number(str(d), own) == TIME)
+    time = time or next(named, None)
+    if time is None or time not in first.dims:
+        raise DataError(f"{names[0]}: no dimension of time among {first.dims}; name it: time=")
+    run = run or next((d for d in RUN_NAMES if d in first.dims), "run")
+    there = {key: _lined(data[key], run, time) for key in names}
+    times = data[time].values if time in data.coords else None
+    return Trajectories(there, times, {key: _lined(data[key], run) for key in kept}, **options)
 
 
 def _lined(array: Any, *first: str) -> Any:
