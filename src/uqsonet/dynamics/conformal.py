@@ -89,4 +89,4 @@ def read_by(model: Dynamics, sets: Sensors, rows: Tensor) -> Readings:
         off = (rows[t] - bases.input_mean).T.contiguous()
         z = torch.randn(values.shape[1:], generator=generator, dtype=torch.float64)
         values[t] = one.read(grid, off)[0].T + z * torch.as_tensor(one.noise_level(0.0))
-    return model.heard(ready)._replace(values=values)
+    return model.readings(ready)._replace(values=values)

@@ -87,7 +87,8 @@ class Dynamics:
             Instants of the sets; by default they follow each other from the runs' first on. Between
             them there may be some without readings.
         until : optional
-            The last instant of the answer, for a forecast; by default that of the last readings.
+            The last instant of the answer, for a forecast; by default that of the last readings,
+            before which it may not be.
         smooth : bool
             An instant knows of all readings (the default), or of those until then alone: the
             filter. Beyond the last reading both are the forecast.
@@ -107,7 +108,8 @@ class Dynamics:
             If an instant lies between two steps.
         """
         sets = self._sets(sensors, values, mask, noise_std, times, until, named)
-        path = self.model.followed(self.readings(sets), int(sets.labels[0]), seed)
+        read = self.readings(encode(self.emulator, sets))
+        path = self.model.followed(read, int(sets.labels[0]), seed)
         return OverTime.of(self, sets, path, smooth)
 
     def _sets(
@@ -167,12 +169,8 @@ class Dynamics:
         columns["set"] = [str(k) for k in instants[order]]
         return columns, self.clock.times(np.unique(instants))
 
-    def readings(self, sets: Sensors) -> Readings:
-        """Return what sensors read, as filters take it; values (T, 1, m)."""
-        return self.heard(encode(self.emulator, sets))
-
-    def heard(self, ready: Sensors) -> Readings:
-        """Return what encoded sensors read, as filters take it."""
+    def readings(self, ready: Sensors) -> Readings:
+        """Return what encoded sensors read, as filters take it; values (T, 1, m)."""
         bases = self.emulator.bases
         assert bases is not None
         rows, values = bases.at_sensors(ready)
@@ -192,7 +190,7 @@ class Dynamics:
         known = answer.path
         start = known.first + len(known)
         sets = self._sets(sensors, values, mask, noise_std, times, until, named, start)
-        path = known.going_on(self.readings(sets))
+        path = known.going_on(self.readings(encode(self.emulator, sets)))
         return OverTime.of(self, one_after_another([answer.sensors, sets]), path, answer.smooth)
 
     def validate(

@@ -47,20 +47,13 @@ class Readings(NamedTuple):
     mask: Tensor  # (T, B or 1, m)
 
     def at(self, t: int) -> Readings:
-        """Return those of an instant; without sensors that nobody reads there."""
+        """Return those of an instant, (B, m); without sensors that nobody reads there."""
         used = self.mask[t].any(0)
-        return Readings(
-            self.rows[t][:, used], self.values[t][:, used], self.noise[t][:, used],
-            self.mask[t][:, used],
-        )  # fmt: skip
-
-    def some(self, part: slice) -> Readings:
-        """Return those of some instants."""
-        return Readings(*(one[part] for one in self))
+        return Readings(*(one[t][:, used] for one in self))
 
     def case(self, b: int) -> Readings:
-        """Return those of one case."""
-        return Readings(*(one[:, b % one.shape[1]][:, None] for one in self))
+        """Return those of one case at an instant."""
+        return Readings(*(one[b % len(one)][None] for one in self))
 
 
 @dataclass(frozen=True)
@@ -83,11 +76,9 @@ class Library:
     def starts(self, length: int) -> Tensor:
         """Return where pieces of so many instants that follow each other begin."""
         last = max(0, len(self.run) - length + 1)
-        whole = torch.ones(last, dtype=torch.bool)
-        for k in range(1, length):
-            whole &= self.run[k : k + last] == self.run[:last]
-            whole &= self.instant[k : k + last] - self.instant[:last] == k
-        return whole.nonzero()[:, 0]
+        end = slice(length - 1, length - 1 + last)  # instants of a run rise
+        ahead = self.instant[end] - self.instant[:last]
+        return ((self.run[end] == self.run[:last]) & (ahead == length - 1)).nonzero()[:, 0]
 
     def pieces(self, length: int, first: int | None) -> Tensor:
         """Return coefficients (P, length, r) of pieces of runs.
@@ -303,7 +294,8 @@ class EnsemblePath(Path):
         filtered, smoothed, recent = list(self.filtered), list(self.smoothed), list(self.recent)
         for t in range(len(readings.values)):
             generator = torch.Generator().manual_seed(self.seed + len(filtered))
-            recent = [*recent, readings.some(slice(t, t + 1))][-WINDOW:]
+            read = readings.at(t)
+            recent = [*recent, read][-WINDOW:]
             if len(filtered) < WINDOW:
                 pieces = self.model.library.pieces(len(recent), self.first)
                 if len(pieces):
@@ -312,7 +304,6 @@ class EnsemblePath(Path):
                     continue
             members = self.model.advanced(filtered[-1], generator)
             history = torch.stack([*smoothed[-SMOOTHED:], members])
-            read = readings.at(t)
             if read.mask.any():
                 history = self._found_again(_changed(history, -1, read), members, recent,
                                             read, generator)  # fmt: skip
@@ -326,11 +317,9 @@ class EnsemblePath(Path):
         generator: torch.Generator,
     ) -> Tensor:  # fmt: skip
         """Return the history, of cases whose readings are impossible begun anew from pieces."""
-        lost = (_distance(before, read) > LOST).nonzero()[:, 0].tolist()
-        for b in lost:
+        for b in (_distance(before, read) > LOST).nonzero()[:, 0].tolist():
             pieces = self.model.library.pieces(len(recent), None)
-            one = [some.case(b) for some in recent]
-            found = _begun(pieces, one, generator)
+            found = _begun(pieces, [one.case(b) for one in recent], generator)
             history[len(history) - len(found) :, b] = found[-len(history) :, 0]
         return history
 
@@ -384,9 +373,8 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
     """
     distance = torch.zeros(recent[0].values.shape[1], len(pieces), dtype=torch.float64)
     for k, read in enumerate(recent):
-        one = read.at(0)
-        off = one.values[..., None] - one.rows @ pieces[:, k].T
-        square = (off / one.noise[..., None]).square() * one.mask[..., None]
+        off = read.values[..., None] - read.rows @ pieces[:, k].T
+        square = (off / read.noise[..., None]).square() * read.mask[..., None]
         distance += square.sum(-2)
     share = _tempered(distance, max(MIN_EFFECTIVE, 2 * pieces.shape[2]))
     weights = torch.softmax(-distance * share[:, None] / 2, 1)
@@ -399,10 +387,9 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
     members = mean + (1 - BLURRED) ** 0.5 * apart + BLURRED**0.5 * blurred
     left = float((1 - share).max())
     for k, read in enumerate(recent):
-        one = read.at(0)
-        if left > 1e-6 and one.mask.any():
-            noise = one.noise / (1 - share).clamp_min(1e-6).sqrt()[:, None]
-            members = _changed(members, k, one._replace(noise=noise))
+        if left > 1e-6 and read.mask.any():
+            noise = read.noise / (1 - share).clamp_min(1e-6).sqrt()[:, None]
+            members = _changed(members, k, read._replace(noise=noise))
     return members
 
 

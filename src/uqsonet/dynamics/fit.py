@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,54 +76,48 @@ def fit_dynamics(
             raise DataError(f"{runs.name}: {len(runs)} runs are too few to hold some out")
         emulator, changing = emulator_of(training)
         emulator = replace(with_remainder(emulator, validation), noise_std=noise)
-        std = emulator.bases.input_factor.double().square().sum(0).sqrt()
+        bases = emulator.bases
+        assert bases is not None
+        std = bases.input_factor.double().square().sum(0).sqrt()
         known, held = (_states(emulator, one) for one in (training, validation))
         pairs, checked = (
             _pairs(s, one, changing) for s, one in ((known, training), (held, validation))
         )
         LOG.info("%d modes, %d of them change; %d pairs", len(std), changing, len(pairs.before))
         forecasts = Forecasts.of(emulator, held, validation, changing, seed)
-        fields = on_periodic_grid(emulator)
-        steps, scores, rows = [], [], []
-        for name, step in candidates(pairs, checked, std, seed, fields):
-            left = (checked.after - step(checked.before)) * std[:changing]
-            error = _size(left) / _size(checked.after * std[:changing])
-            steps.append(step)
-            scores.append(forecasts.scores(step, _left_over(step, checked, 1.0, False)))
-            rows.append(_row(name, 1.0, False, scores[-1]) | {"error": error})
-            LOG.info("%s: one step errs by %.3g %%, CRPS ahead %.4g", name, 100 * error,
-                     rows[-1]["crps"])  # fmt: skip
-        number, _ = first_not_worse(scores)
-        step, name = steps[number], rows[number]["step"]
+        rows: list[dict[str, Any]] = []
+        found = candidates(pairs, checked, std, seed, on_periodic_grid(emulator))
+        plain = ((name, step, 1.0, False) for name, step in found)
+        name, step, *_ = _taken(forecasts, plain, checked, rows)
         # What a step leaves over depends on the state, and on what it was the step before.
-        kinds = [(near, spread) for near in (False, True) for spread in SPREADS]
-        laws = [_left_over(step, checked, spread, near) for near, spread in kinds]
-        scores = [forecasts.scores(step, one) for one in laws]
-        rows += [_row(name, spread, near, one)
-                 for (near, spread), one in zip(kinds, scores, strict=True)]  # fmt: skip
-        taken, _ = first_not_worse(scores)
-        near, spread = kinds[taken]
-        LOG.info(
-            "chosen: %s; what it leaves over times %g%s", name, spread, ", of near pairs" * near
-        )
-        known = torch.cat([known, held])
-        library = _library(known, training, validation)
-        card = {
-            "data": runs.name,
-            "runs": len(runs),
-            "tried": rows,
-            "step": name,
-            "spread": spread,
-            "seed": seed,
-        }
+        laws = ((name, step, spread, near) for near in (False, True) for spread in SPREADS)
+        _, _, spread, near = _taken(forecasts, laws, checked, rows)
+        card = {"data": runs.name, "runs": len(runs), "tried": rows, "seed": seed}
+        card |= {"step": name, "spread": spread, "near": near}
+        library = _library(torch.cat([known, held]), training, validation)
         kept = _library(encoded(emulator, calibration), calibration)
-        return Dynamics(
-            emulator, runs.over_time, runs.clock, Model(step, laws[taken], library), kept, card
-        )
+        model = Model(step, _left_over(step, checked, spread, near), library)
+        return Dynamics(emulator, runs.over_time, runs.clock, model, kept, card)
 
 
-def _size(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())
+Candidate = tuple[str, Step, float, bool]  # and spread and nearness of what it leaves over
+
+
+def _taken(
+    forecasts: Forecasts, tried: Iterable[Candidate], held: Pairs, rows: list[dict[str, Any]]
+) -> Candidate:
+    """Score candidates, in rows for the card; return the first that is not worse."""
+    every, scores = [], []
+    for name, step, spread, near in tried:
+        every.append((name, step, spread, near))
+        scores.append(forecasts.scores(step, _left_over(step, held, spread, near)))
+        crps, *bands = scores[-1].mean(1).tolist()
+        error = step.error(held)
+        rows.append({"step": name, "error": error, "spread": spread, "near": near, "crps": crps,
+                     "bands": bands})  # fmt: skip
+        LOG.info("%s: one step errs by %.3g %%; what it leaves over times %g%s: CRPS ahead %.4g",
+                 name, 100 * error, spread, ", of near pairs" * near, crps)  # fmt: skip
+    return every[first_not_worse(scores)[0]]
 
 
 def _left_over(step: Step, held: Pairs, spread: float, near: bool) -> LeftOver:
@@ -134,12 +128,6 @@ def _left_over(step: Step, held: Pairs, spread: float, near: bool) -> LeftOver:
     some = spaced(size, NEAR_PAIRS)
     left = held.after[some] - step(held.before[some])
     return LeftOver(root, step.scaled(held.before[some]), spread * left)
-
-
-def _row(name: str, spread: float, near: bool, scores: Tensor) -> dict[str, Any]:
-    """Return how forecasts with a step scored, for the card."""
-    crps, held_50, held_90 = scores.mean(1).tolist()
-    return {"step": name, "spread": spread, "near": near, "crps": crps, "bands": [held_50, held_90]}
 
 
 def _states(emulator: Any, runs: Trajectories) -> Tensor:
