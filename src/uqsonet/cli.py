@@ -222,12 +222,12 @@ def predict(
     """
     from uqsonet.emulator.emulator import load
     from uqsonet.sensors.tables import read_points
-    from uqsonet.show import export as exports
+    from uqsonet.show.export import require_format
 
     require_writable(out, plot, read=[model, sensors, points])
     require_picture(plot)
     if out is not None:
-        exports.require_format(out)
+        require_format(out)
     kinds: dict[str, dict[str, Any]] = {
         "": {}, "plain": {"kind": "plain"}, "conformal": {"kind": "conformal"},
         "whole": {"whole": True},
@@ -242,15 +242,7 @@ def predict(
         names = ", ".join(one.name for one in emulator.outputs)
         raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
     places = None if points is None else read_points(points, posterior.field)
-    if plot is not None:
-        posterior.plot(plot, level)
-    if out is not None or plot is None:
-        arrays = exports.answer_arrays(posterior, level, places, samples, **kinds[band])
-        if out is not None:
-            exports.write_answer(posterior, out, arrays, level, places)
-        else:
-            print(exports.csv_text(exports.answer_lines(posterior, arrays, places)), end="")
-    _say_saved(out, plot)
+    _hand_over(posterior, out, plot, level, places, samples, **kinds[band])
 
 
 @command
@@ -309,24 +301,17 @@ def forecast(
     Example: uqsonet forecast mine.safetensors sensors.csv --until 12 -o answer.nc
     """
     from uqsonet.dynamics.dynamics import Dynamics
-    from uqsonet.show import export as exports
+    from uqsonet.show.export import require_format
 
     require_writable(out, plot, read=[model, sensors])
     require_picture(plot)
     if out is not None:
-        exports.require_format(out)
+        require_format(out)
     dynamics = Dynamics.load(model)
     answer = dynamics.condition(
         sensors, noise_std=_noise(noise_std), until=until, smooth=not filter
     )[field or dynamics.fields[0].name]  # fmt: skip
-    if plot is not None:
-        answer.plot(plot, level)
-    arrays = exports.answer_arrays(answer, level)
-    if out is not None:
-        exports.write_answer(answer, out, arrays, level)
-    elif plot is None:
-        print(exports.csv_text(exports.answer_lines(answer, arrays)), end="")
-    _say_saved(out, plot)
+    _hand_over(answer, out, plot, level)
 
 
 @command
@@ -469,6 +454,24 @@ def _transforms(stated: list[str] | None) -> dict[str, str]:
             raise ConfigError(f"--transform: k=log expected, found {text!r}")
         transforms[name] = kind
     return transforms
+
+
+def _hand_over(
+    posterior: Any, out: Path | None, plot: Path | None, level: float, places: object = None,
+    samples: int = 0, **band: Any,
+) -> None:  # fmt: skip
+    """Write an answer and its picture; print it where neither is asked for."""
+    from uqsonet.show import export as exports
+
+    if plot is not None:
+        posterior.plot(plot, level)
+    if out is not None or plot is None:
+        arrays = exports.answer_arrays(posterior, level, places, samples, **band)
+        if out is not None:
+            exports.write_answer(posterior, out, arrays, level, places)
+        else:
+            print(exports.csv_text(exports.answer_lines(posterior, arrays, places)), end="")
+    _say_saved(out, plot)
 
 
 def _say_saved(*paths: Path | None) -> None:

@@ -122,14 +122,32 @@ def test_samples_of_a_smoother_are_trajectories() -> None:
 
 def test_an_ensemble_comes_near_the_exact_law() -> None:
     model, read = linear_case()
+    twice = Readings(*(one.repeat_interleave(2, 2) for one in read))  # as one of less noise
+    twice = twice._replace(noise=2**0.5 * twice.noise)
     several = []
     for seed in range(0, 1200, 100):
-        path = EnsemblePath(model, 0, seed).going_on(read)
+        path = EnsemblePath(model, 0, seed).going_on(twice)
+        assert path.filtered[0].shape == (1, 300, 2)
         means, covariances = path.law(0, smooth=True).moments()
         several.append(torch.cat([means, covariances.diagonal(0, 1, 2).sqrt()], 1))
     mean, covariance = exact(model, read, 4)
     known = torch.cat([mean.view(5, 2), covariance.diagonal().sqrt().view(5, 2)], 1)
     assert (torch.stack(several).mean(0) - known).abs().max() < 0.06
+
+
+def test_members_that_have_lost_the_track_begin_anew_in_their_case_alone() -> None:
+    model, read = linear_case()
+    values = read.values.repeat(1, 2, 1)
+    known = EnsemblePath(model, 0, 0).going_on(read._replace(values=values))
+    values = values.clone()
+    values[4, 1], mask = 5.0, torch.ones_like(read.mask)
+    found = EnsemblePath(model, 0, 0).going_on(read._replace(values=values, mask=mask))
+    assert found.filtered[4].shape == known.filtered[4].shape == (2, 300, 2)
+    seen = found.filtered[4].mean(1) @ read.rows[0, 0, 0]
+    assert seen[1] > 3
+    assert abs(seen[0]) < 0.5
+    assert (found.smoothed[3][0] - known.smoothed[3][0]).abs().mean() < 0.5
+    assert (found.smoothed[3][1] - known.smoothed[3][1]).abs().mean() > 0.5
 
 
 def test_many_readings_tell_nothing_about_what_they_are_not_tied_to() -> None:

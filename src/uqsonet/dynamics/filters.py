@@ -148,30 +148,6 @@ class Model:
         return path.going_on(readings)
 
 
-class Path:
-    """The laws of coefficients at instants that follow each other, given readings until then."""
-
-    effective = math.inf
-    """Independent samples that the answer is worth."""
-
-    first: int
-    """Number of the first instant."""
-
-    def going_on(self, readings: Readings) -> Path:
-        """Return the path with more instants and their readings."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    def law(self, case: int, smooth: bool) -> Given:
-        """Return the law of the coefficients of a case at all instants, as one of T sets.
-
-        A smooth one knows later readings, too.
-        """
-        raise NotImplementedError
-
-
 class Moments(NamedTuple):
     """Mean (B, r) and covariance (B, r, r) of an instant before its readings, and after them."""
 
@@ -179,8 +155,11 @@ class Moments(NamedTuple):
     after: tuple[Tensor, Tensor]
 
 
-class GaussianPath(Path):
-    """Kalman filter and Rauch-Tung-Striebel smoother."""
+class GaussianPath:
+    """The laws of instants that follow each other: Kalman filter, Rauch-Tung-Striebel smoother."""
+
+    effective = math.inf
+    """Independent samples that the answer is worth."""
 
     def __init__(self, model: Model, first: int, found: Sequence[Moments] = ()) -> None:
         self.model, self.first, self._found = model, first, list(found)
@@ -272,7 +251,7 @@ def _analysed(mean: Tensor, covariance: Tensor, read: Readings) -> tuple[Tensor,
 
 
 @dataclass(frozen=True)
-class EnsemblePath(Path):
+class EnsemblePath:
     """Members (B, N, r) at each instant, given readings until then; and given all."""
 
     model: Model
@@ -318,8 +297,10 @@ class EnsemblePath(Path):
     ) -> Tensor:  # fmt: skip
         """Return the history, of cases whose readings are impossible begun anew from pieces."""
         for b in (_distance(before, read) > LOST).nonzero()[:, 0].tolist():
-            pieces = self.model.library.pieces(len(recent), None)
-            found = _begun(pieces, [one.case(b) for one in recent], generator)
+            library = self.model.library  # runs may be shorter than what has been read
+            length = next(k for k in range(len(recent), 0, -1) if len(library.starts(k)))
+            cases = [one.case(b) for one in recent[-length:]]
+            found = _begun(library.pieces(length, None), cases, generator)
             history[len(history) - len(found) :, b] = found[-len(history) :, 0]
         return history
 
@@ -327,6 +308,14 @@ class EnsemblePath(Path):
         """Return the law of a case; members of a smooth one are whole trajectories."""
         members = self.smoothed if smooth else self.filtered
         return Sampled(torch.stack([one[case] for one in members]))
+
+
+Path = GaussianPath | EnsemblePath
+"""The laws of coefficients at instants that follow each other, given readings until then.
+
+Both go on with more readings, and state the law of all instants, as one of T sets: of a case, and
+knowing later readings, too, where it is smooth.
+"""
 
 
 def _changed(history: Tensor, at: int, read: Readings) -> Tensor:
@@ -371,7 +360,7 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
     Pieces are drawn with the likelihood of the readings to a power for which enough of them count,
     and blurred. The rest of the likelihood changes them as it does an ensemble.
     """
-    distance = torch.zeros(recent[0].values.shape[1], len(pieces), dtype=torch.float64)
+    distance = torch.zeros(len(recent[0].values), len(pieces), dtype=torch.float64)
     for k, read in enumerate(recent):
         off = read.values[..., None] - read.rows @ pieces[:, k].T
         square = (off / read.noise[..., None]).square() * read.mask[..., None]
