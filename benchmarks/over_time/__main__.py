@@ -24,7 +24,9 @@ from benchmarks.over_time.wind import wind
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "linear": linear,
     "shred": shred,
+    "shred1": partial(shred, sensors=1),
     "shred3": partial(shred, sensors=3),
+    "shred5": partial(shred, sensors=5),
     "dapper": dapper,
     "lead": lead,
     "spantini2019": spantini2019,

@@ -14,23 +14,27 @@ localisation and 16 members 0.11. DAPPER starts near the truth; here members sta
 `lead`: 8 of 64 points are read 40 times with a noise of a tenth of the field's standard deviation,
 then there is a forecast of 80 steps.
 
-    python -m benchmarks.over_time --only shred dapper lead
+    python -m benchmarks.over_time --only shred1 shred shred3 shred5 dapper lead
 
 Expected, seed 0 (`uqsonet` on `shred`: the first 20 of its 50 test runs): relative error in
 percent, CRPS over the field's standard deviation, what bands of 50 and 90 % hold (for `dapper`,
 the root mean square error comes first).
 
-    shred, 2 sensors, 201 frames  uqsonet filter          3.96   0.017  64  90   median run 1.9
-                                  uqsonet smoother        2.06   0.011  63  89   median run 0.7
+    shred, 1 sensor, 201 frames   uqsonet filter         36.4   0.196  57  91   median run 23.7
+                                  uqsonet smoother       33.5   0.187  53  89   median run 19.7
+    shred, 2 sensors, 201 frames  uqsonet filter          3.26  0.012  64  91   median run 2.0
+                                  uqsonet smoother        1.66  0.008  63  90   median run 0.7
                                   nearest pieces         22.9   0.126  53  86   median run 15.3
                                   optimal interpolation  65.5   0.369  50  90
                                   climatology           101.2   0.577  42  94
-    shred, frames after 50        uqsonet filter          1.76   0.011  64  90   median run 0.4
+    shred, frames after 50        uqsonet filter          1.17  0.007  64  91   median run 0.4
                                   nearest pieces         21.6   0.126  52  85   median run 13.2
-    shred, 3 sensors, 201 frames  uqsonet filter          1.81   0.007  64  90   median run 1.1
-                                  uqsonet smoother        0.88   0.005  67  91   median run 0.3
+    shred, 3 sensors, 201 frames  uqsonet filter          1.68  0.006  64  90   median run 1.1
+                                  uqsonet smoother        0.59  0.003  68  92   median run 0.3
                                   nearest pieces         18.9   0.103  56  87   median run 11.8
                                   optimal interpolation  52.6   0.291  54  91
+    shred, 5 sensors, 201 frames  uqsonet filter          0.85  0.004  66  91   median run 0.6
+                                  uqsonet smoother        0.43  0.002  70  92   median run 0.3
     dapper                        uqsonet filter         0.173  0.068  35  73
                                   uqsonet smoother       0.116  0.048  30  65
                                   etkf 40, true solver   0.101  0.038  55  93

@@ -1,5 +1,7 @@
 """The command line ``uqsonet``: describe, fit, predict, place, validate, explore, info.
 
+Over time they are fit-dynamics and forecast.
+
 Other packages add commands of their own (entry points of the group ``uqsonet.commands``).
 """
 
@@ -220,12 +222,12 @@ def predict(
     """
     from uqsonet.emulator.emulator import load
     from uqsonet.sensors.tables import read_points
-    from uqsonet.show import export as exports
+    from uqsonet.show.export import require_format
 
     require_writable(out, plot, read=[model, sensors, points])
     require_picture(plot)
     if out is not None:
-        exports.require_format(out)
+        require_format(out)
     kinds: dict[str, dict[str, Any]] = {
         "": {}, "plain": {"kind": "plain"}, "conformal": {"kind": "conformal"},
         "whole": {"whole": True},
@@ -240,15 +242,76 @@ def predict(
         names = ", ".join(one.name for one in emulator.outputs)
         raise ConfigError(f"{model} has several output fields: say --field, one of {names}")
     places = None if points is None else read_points(points, posterior.field)
-    if plot is not None:
-        posterior.plot(plot, level)
-    if out is not None or plot is None:
-        arrays = exports.answer_arrays(posterior, level, places, samples, **kinds[band])
-        if out is not None:
-            exports.write_answer(posterior, out, arrays, level, places)
-        else:
-            print(exports.csv_text(exports.answer_lines(posterior, arrays, places)), end="")
-    _say_saved(out, plot)
+    _hand_over(posterior, out, plot, level, places, samples, **kinds[band])
+
+
+@command
+def fit_dynamics(
+    file: Annotated[str, Argument(help="Runs over time: .nc or .zarr.")],
+    fields: Annotated[str, _help("Name of the field over time, or of several: u,v.")],
+    out: Annotated[Path, _out("File for the model: .safetensors.")],
+    constants: Annotated[
+        str, _help("What differs from run to run and stays the same in each: nu.", "nothing")
+    ] = "",
+    time: Annotated[str | None, _help("Dimension that counts instants.", "that of time")] = None,
+    run: RunDimension = None,
+    noise_std: Annotated[str, _help("Noise to expect (std): 0.1, or by field u=0.1,v=5.")] = "0",
+    transform: Transforms = None,
+    periodic: Periodic = None,
+    seed: Annotated[int, _help("Seed of the split and of a network's training.")] = 0,
+) -> None:
+    """Learn from runs how fields go on from one instant to the next.
+
+    Example: uqsonet fit-dynamics runs.nc --fields u --constants nu -o mine.safetensors
+    """
+    from uqsonet.dynamics.fit import fit_dynamics as learn
+    from uqsonet.dynamics.trajectories import open_trajectories
+
+    show_log()
+    if out.suffix != ".safetensors":
+        raise ConfigError(f"{out}: models are saved as .safetensors")
+    require_writable(out, read=[file])
+    runs = open_trajectories(
+        file, fields, constants, time, run, transform=_transforms(transform),
+        periodic=True if periodic == "all" else periodic or False,
+    )  # fmt: skip
+    noise: Any = _noise(noise_std)
+    model = learn(runs, noise, seed)
+    model.save(out)
+    print(model)
+    _say_saved(out)
+
+
+@command
+def forecast(
+    model: Annotated[str, Argument(help="A file of fit-dynamics.")],
+    sensors: Annotated[Path, Argument(help="CSV: time,x[,y[,z]],value[,field][,noise_std].")],
+    until: Annotated[str | None, _help("Last time of the answer.", "the last reading's")] = None,
+    out: Annotated[Path | None, _out("For the answer: .csv, .npz or .nc.", "print")] = None,
+    plot: Picture = None,
+    level: Annotated[float, _help("Level of the band.")] = 0.9,
+    filter: Annotated[
+        bool, Option("--filter", help="Each instant knows of readings until then alone.")
+    ] = False,
+    noise_std: Noise = None,
+    field: Answered = None,
+) -> None:
+    """Answer for readings over time: mean, standard deviation and band at each instant.
+
+    Example: uqsonet forecast mine.safetensors sensors.csv --until 12 -o answer.nc
+    """
+    from uqsonet.dynamics.dynamics import Dynamics
+    from uqsonet.show.export import require_format
+
+    require_writable(out, plot, read=[model, sensors])
+    require_picture(plot)
+    if out is not None:
+        require_format(out)
+    dynamics = Dynamics.load(model)
+    answer = dynamics.condition(
+        sensors, noise_std=_noise(noise_std), until=until, smooth=not filter
+    )[field or dynamics.fields[0].name]  # fmt: skip
+    _hand_over(answer, out, plot, level)
 
 
 @command
@@ -376,16 +439,39 @@ def _runs(
 
     if missing not in ("error", "drop", "fill"):
         raise ConfigError(f"--missing {missing!r} is unknown; there are error, drop and fill")
+    return open_runs(
+        file, input, output, transform=_transforms(transform), missing=missing, run=run,
+        groups=groups, periodic=True if periodic == "all" else periodic or False, merge=merge,
+    )  # fmt: skip
+
+
+def _transforms(stated: list[str] | None) -> dict[str, str]:
+    """Return transforms by field."""
     transforms = {}
-    for text in transform or []:
+    for text in stated or []:
         name, sign, kind = text.partition("=")
         if not sign:
             raise ConfigError(f"--transform: k=log expected, found {text!r}")
         transforms[name] = kind
-    return open_runs(
-        file, input, output, transform=transforms, missing=missing, run=run, groups=groups,
-        periodic=True if periodic == "all" else periodic or False, merge=merge,
-    )  # fmt: skip
+    return transforms
+
+
+def _hand_over(
+    posterior: Any, out: Path | None, plot: Path | None, level: float, places: object = None,
+    samples: int = 0, **band: Any,
+) -> None:  # fmt: skip
+    """Write an answer and its picture; print it where neither is asked for."""
+    from uqsonet.show import export as exports
+
+    if plot is not None:
+        posterior.plot(plot, level)
+    if out is not None or plot is None:
+        arrays = exports.answer_arrays(posterior, level, places, samples, **band)
+        if out is not None:
+            exports.write_answer(posterior, out, arrays, level, places)
+        else:
+            print(exports.csv_text(exports.answer_lines(posterior, arrays, places)), end="")
+    _say_saved(out, plot)
 
 
 def _say_saved(*paths: Path | None) -> None:

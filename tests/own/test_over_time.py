@@ -9,11 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import xarray
+from typer.testing import CliRunner
 
 import uqsonet
-from uqsonet.dynamics.filters import EnsemblePath, GaussianPath, LeftOver, Library, Model, Readings
+from uqsonet.cli import app
+from uqsonet.dynamics import conformal
+from uqsonet.dynamics.filters import (
+    EnsemblePath,
+    GaussianPath,
+    LeftOver,
+    Library,
+    Model,
+    Readings,
+    _changed,
+)
 from uqsonet.dynamics.steps import Step
 from uqsonet.errors import DataError, ObservationError
+from uqsonet.show.over_time import _frames
 
 X = np.linspace(0, 1, 24)
 AT = X[[3, 10, 17]]
@@ -88,14 +101,14 @@ def test_filter_and_smoother_of_a_linear_step_are_exact() -> None:
     model, read = linear_case()
     path = model.followed(read, 0, 0)
     assert isinstance(path, GaussianPath)
-    means, roots = path.moments(smooth=True)
+    (means, covariances), (filtered, _) = (path.law(0, s).moments() for s in (True, False))
     mean, covariance = exact(model, read, 4)
     torch.testing.assert_close(means.flatten(), mean)
     for t in range(5):
         here = slice(2 * t, 2 * t + 2)
-        torch.testing.assert_close(roots[t, 0] @ roots[t, 0].T, covariance[here, here])
+        torch.testing.assert_close(covariances[t], covariance[here, here])
         before, _ = exact(model, read, min(t + 1, 4))
-        torch.testing.assert_close(path.moments(smooth=False)[0][t, 0], before[here])
+        torch.testing.assert_close(filtered[t], before[here])
 
 
 def test_samples_of_a_smoother_are_trajectories() -> None:
@@ -109,14 +122,45 @@ def test_samples_of_a_smoother_are_trajectories() -> None:
 
 def test_an_ensemble_comes_near_the_exact_law() -> None:
     model, read = linear_case()
+    twice = Readings(*(one.repeat_interleave(2, 2) for one in read))  # as one of less noise
+    twice = twice._replace(noise=2**0.5 * twice.noise)
     several = []
     for seed in range(0, 1200, 100):
-        path = EnsemblePath(model, 0, seed).going_on(read)
-        means, roots = path.moments(smooth=True)
-        several.append(torch.cat([means[:, 0], roots[:, 0].square().sum(-1).sqrt()], 1))
+        path = EnsemblePath(model, 0, seed).going_on(twice)
+        assert path.filtered[0].shape == (1, 300, 2)
+        means, covariances = path.law(0, smooth=True).moments()
+        several.append(torch.cat([means, covariances.diagonal(0, 1, 2).sqrt()], 1))
     mean, covariance = exact(model, read, 4)
     known = torch.cat([mean.view(5, 2), covariance.diagonal().sqrt().view(5, 2)], 1)
     assert (torch.stack(several).mean(0) - known).abs().max() < 0.06
+
+
+def test_members_that_have_lost_the_track_begin_anew_in_their_case_alone() -> None:
+    model, read = linear_case()
+    values = read.values.repeat(1, 2, 1)
+    known = EnsemblePath(model, 0, 0).going_on(read._replace(values=values))
+    values = values.clone()
+    values[4, 1], mask = 5.0, torch.ones_like(read.mask)
+    found = EnsemblePath(model, 0, 0).going_on(read._replace(values=values, mask=mask))
+    assert found.filtered[4].shape == known.filtered[4].shape == (2, 300, 2)
+    seen = found.filtered[4].mean(1) @ read.rows[0, 0, 0]
+    assert seen[1] > 3
+    assert abs(seen[0]) < 0.5
+    assert (found.smoothed[3][0] - known.smoothed[3][0]).abs().mean() < 0.5
+    assert (found.smoothed[3][1] - known.smoothed[3][1]).abs().mean() > 0.5
+
+
+def test_many_readings_tell_nothing_about_what_they_are_not_tied_to() -> None:
+    rng = torch.Generator().manual_seed(3)
+    history = torch.randn(2, 1, 300, 40, generator=rng, dtype=torch.float64)
+    rows = torch.eye(40).double()[None, :20]
+    before = history.std(2)
+    for _ in range(20):
+        values = torch.randn(1, 20, generator=rng, dtype=torch.float64)
+        read = Readings(rows, values, 0.5 * torch.ones(1, 20), torch.ones(1, 20).bool())
+        history = _changed(history, 1, read)
+        history[1] = torch.randn(1, 300, 40, generator=rng, dtype=torch.float64)  # a new instant
+    assert (history.std(2)[0] / before[0]).mean() == pytest.approx(1, abs=0.1)
 
 
 def test_later_readings_give_what_all_at_once_would(model: uqsonet.Dynamics, readings: Any) -> None:
@@ -130,6 +174,36 @@ def test_later_readings_give_what_all_at_once_would(model: uqsonet.Dynamics, rea
     np.testing.assert_allclose(later["u"].mean(), whole["u"].mean(), atol=1e-9)
     with pytest.raises(ObservationError, match="begin before"):
         model.update(first, u=(AT, values[:1]), times=[0.0])
+
+
+def test_later_sensors_may_average_other_numbers_of_points(
+    model: uqsonet.Dynamics, readings: Any
+) -> None:
+    def mean(points: int) -> uqsonet.WeightedPoints:
+        return uqsonet.WeightedPoints(X[:points, None], np.full((1, points), 1 / points))
+
+    truth = readings[1]
+    first = model.condition(u=(mean(2), truth[:3, :2].mean(1)[:, None]))
+    later = model.update(first, u=(mean(5), truth[3:6, :5].mean(1)[:, None]))
+    exact = model.update(first, u=(X[:5], truth[3:6, :5]))
+    assert later.sensors.mask.sum() == 6
+    assert exact.sensors.mask.sum() == 3 + 15
+    assert later["u"].std()[4, :5].mean() < 0.8 * later["u"].std()[4].mean()
+
+
+def test_runs_are_followed_once_for_all_answers_of_the_same_sensors(
+    model: uqsonet.Dynamics, readings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, read_by = [], conformal.read_by
+    monkeypatch.setattr(conformal, "read_by", lambda *a: calls.append(1) or read_by(*a))
+    bands = []
+    for shift in (0.0, 0.1):
+        answer = model.condition(u=(AT[:2], readings[1][:6, :2] + shift))["u"]
+        bands += [answer.band(0.9, kind="conformal"), answer.band(0.8, kind="conformal")]
+    assert len(calls) == 1
+    assert (bands[0][1] > bands[1][1]).mean() > 0.9
+    model.condition(u=(AT[:2], readings[1][:7, :2]))["u"].band(0.9, kind="conformal")
+    assert len(calls) == 2
 
 
 def test_readings_narrow_the_field_and_what_drives_it(
@@ -192,6 +266,13 @@ def test_the_next_reading_is_the_one_that_tells_most(
     answer.plot(tmp_path / "strips.png", truth=readings[1])
     answer.film(tmp_path / "film.gif")
     assert (tmp_path / "film.gif").read_bytes()[:3] == b"GIF"
+    lower, upper = answer.band(0.9)
+    figure, frames = _frames(answer, None)
+    next(frames)
+    low, high = figure.axes[0].get_ylim()
+    assert low < lower.min()
+    assert high > upper.max()
+    assert figure.axes[0].get_xlabel() == "x"
 
 
 @pytest.mark.parametrize(
@@ -232,3 +313,37 @@ def test_what_a_step_leaves_over_may_depend_on_the_state() -> None:
     spread = near.advanced(members, torch.Generator().manual_seed(0)).std(1)[:, 0]
     assert spread[0] == pytest.approx(0.1, rel=0.1)
     assert spread[1] > 1
+
+
+def test_a_file_of_runs_becomes_a_forecast_on_the_command_line(tmp_path: Path) -> None:
+    u, force = simulate(60, 10, 0)
+    dated = np.datetime64("2020-01-01") + np.arange(10)
+    xarray.Dataset(
+        {"u": (("valid_time", "trajectory", "x"), u.transpose(1, 0, 2), {"units": "m"}),
+         "force": ("trajectory", force)},
+        {"valid_time": dated, "x": X},
+    ).to_netcdf(tmp_path / "runs.nc", engine="h5netcdf")  # fmt: skip
+    lines = [
+        f"{t},{x},{v}"
+        for t, row in zip(dated, u[0], strict=True)
+        for x, v in zip(AT, row[[3, 10, 17]], strict=True)
+    ]
+    (tmp_path / "read.csv").write_text("\n".join(["time,x,value", *lines[:12]]))
+    model, answer = tmp_path / "model.safetensors", tmp_path / "answer.nc"
+
+    def ran(*words: object) -> str:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    fields = "--fields", "u", "--constants", "force", "--noise-std", "0.1"
+    assert "Dynamics(u, force" in ran("fit-dynamics", tmp_path / "runs.nc", *fields, "-o", model)
+    sensors = tmp_path / "read.csv", "--until", "2020-01-06"
+    ran("forecast", model, *sensors, "-o", answer)
+    found = xarray.load_dataset(answer)
+    known = uqsonet.Dynamics.load(model).condition(tmp_path / "read.csv", until="2020-01-06")["u"]
+    np.testing.assert_array_equal(found.time.values, dated[:6])
+    np.testing.assert_allclose(found.u_mean, known.mean())
+    table = ran("forecast", model, *sensors, "--field", "force", "--filter").splitlines()
+    assert table[0].startswith("time,")
+    assert [line[:10] for line in table[1:]] == [str(day) for day in dated[:6]]

@@ -6,7 +6,6 @@ filter. So a factor knows how many readings there have been and how long ago the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,107 +13,80 @@ import torch
 from torch import Tensor
 
 from uqsonet.dynamics.filters import Readings
-from uqsonet.dynamics.trajectories import Trajectories
-from uqsonet.emulator.calibration import (
-    function_factor,
-    pointwise_factor,
-    ratios,
-    require_runs,
-)
-from uqsonet.emulator.emulator import Emulator
+from uqsonet.emulator.calibration import ConformalFactors, ratios
 from uqsonet.emulator.encode import encode
 from uqsonet.emulator.field_law import BAND_SAMPLES
-from uqsonet.errors import ObservationError
 from uqsonet.fields.field import part_columns
 from uqsonet.gauss.given import Given, fixed
+from uqsonet.operator.kernel_branch import spaced
 from uqsonet.sensors.sensors import Sensors
 
-Answer = Any  # `uqsonet.dynamics.over_time.OverTime`, whose methods call this file
+Dynamics = Any  # `uqsonet.dynamics.dynamics.Dynamics`, whose methods call this file
+LawOverTime = Any  # `uqsonet.dynamics.over_time.LawOverTime`
 POINTS = 100  # of a field at which bands are compared with runs, at most
 MAX_RUNS = 40  # runs that are followed; each costs as much as the answer
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Runs that nothing was fitted to, as a model sees them: snapshots (S, n), float32."""
+class FactorsOverTime(ConformalFactors):
+    """The conformal factors of answers over time, whose instants are worked out together."""
 
-    rows: Tensor
-    run: Tensor
-    instant: Tensor
+    def runs(self, law: LawOverTime) -> int:
+        """Return the number of runs that are as long as the answer."""
+        return len(self._starts(law))
 
-    @classmethod
-    def of(cls, rows: Tensor, runs: Trajectories) -> Calibration:
-        """Return the snapshots of runs, encoded."""
-        return cls(rows.float(), torch.from_numpy(runs.run), torch.from_numpy(runs.instant))
+    def together(self, law: LawOverTime) -> list[Sensors]:
+        """Return all instants of an answer."""
+        return [law.sets]
+
+    def key(self, law: LawOverTime, sets: Sensors) -> object:
+        """Return what the factors of an answer depend on."""
+        return super().key(law, sets), law.path.first, law.smooth
+
+    def ratios(self, law: LawOverTime, sets: Sensors, levels: list[float]) -> list[list[Tensor]]:
+        """Return `ratios` (C, k) of all runs, of each instant for each level."""
+        model = self._operator
+        rows = model.calibration.states[self._starts(law)[:, None] + torch.arange(len(sets))]
+        rows = rows.transpose(0, 1).double()
+        path = model.model.followed(read_by(model, sets, rows), law.path.first, 0)
+        columns = part_columns(model.fields, law.number % len(model.fields))
+        here = columns.start + spaced(columns.stop - columns.start, POINTS)
+        levels_of_ends = [0.5, *((1 + sign * q) / 2 for q in levels for sign in (-1, 1))]
+        bands = [_quantiles(model.emulator, path.law(case, law.smooth), here, levels_of_ends)
+                 for case in range(rows.shape[1])]  # fmt: skip
+        median, *ends = torch.stack(bands, 2)
+        return [
+            [ratios(median[t], low[t], high[t], rows[t][:, here])
+             for low, high in zip(ends[::2], ends[1::2], strict=True)]
+            for t in range(len(sets))
+        ]  # fmt: skip
+
+    def _starts(self, law: LawOverTime) -> Tensor:
+        """Return where pieces begin, one of each calibration run: at the answer's first instant."""
+        known, length = self._operator.calibration, len(law.sets)
+        starts = known.starts(length)
+        starts = torch.cat([starts[known.instant[starts] == law.path.first], starts])
+        _, first = np.unique(known.run[starts].numpy(), return_index=True)
+        return starts[torch.from_numpy(first[:MAX_RUNS])]
 
 
-def factors_of(answer: Answer, number: int, level: float, whole: bool) -> Tensor:
-    """Return by how much the plain band of a field must be widened, (T,).
-
-    It raises `ObservationError` if runs are too few for the level, or too short.
-    """
-    dynamics, sets = answer.dynamics, answer.sensors
-    rows = _pieces(dynamics, answer.first, len(sets))
-    require_runs(rows.shape[1], level)
-    readings = read_by(dynamics, sets, rows)
-    path = dynamics.model.followed(readings, answer.first, 0)
-    here = torch.arange(rows.shape[2])[part_columns(dynamics.fields, number)]
-    here = here[torch.arange(min(len(here), POINTS)) * len(here) // min(len(here), POINTS)]
-    bands = [_band(dynamics.emulator, path.law(case, answer.smooth), here, level)
-             for case in range(rows.shape[1])]  # fmt: skip
-    lower, median, upper = torch.stack(bands, 2)
-    factor = function_factor if whole else pointwise_factor
-    found = [
-        factor(ratios(median[t], lower[t], upper[t], rows[t][:, here]), level)
-        for t in range(len(sets))
-    ]
-    return torch.tensor(found, dtype=torch.float64)
-
-
-def _band(emulator: Emulator, law: Given, here: Tensor, level: float) -> Tensor:
-    """Return the ends of a plain band about its median, (3, T, k), at encoded points."""
+def _quantiles(emulator: Any, law: Given, here: Tensor, levels: list[float]) -> Tensor:
+    """Return quantiles (Q, T, k) of a law at encoded points."""
     bases, generator = emulator.bases, fixed()
-    assert bases is not None
-    assert emulator.remainder is not None
     drawn = law.sample(BAND_SAMPLES, generator).double() @ bases.input_factor[here].double().T
     left = emulator.remainder[0][here].double()
     z = torch.randn(BAND_SAMPLES, left.shape[1], generator=generator, dtype=torch.float64)
-    ends = np.quantile((drawn + z @ left.T).numpy(), [(1 - level) / 2, 0.5, (1 + level) / 2], 1)
+    ends = np.quantile((drawn + z @ left.T).numpy(), levels, 1)
     return torch.from_numpy(ends) + bases.input_mean[here]
 
 
-def _pieces(dynamics: Any, first: int, length: int) -> Tensor:
-    """Return encoded snapshots (T, C, n) of calibration runs that are long enough."""
-    known, pieces = dynamics.calibration, []
-    for run in known.run.unique().tolist():
-        mine = (known.run == run).nonzero()[:, 0]
-        steps = known.instant[mine]
-        starts = [k for k in range(len(mine) - length + 1)
-                  if int(steps[k + length - 1] - steps[k]) == length - 1]  # fmt: skip
-        begin = [k for k in starts if int(steps[k]) == first]
-        if starts:
-            k = (begin or starts)[0]
-            pieces.append(known.rows[mine[k : k + length]])
-    if not pieces:
-        raise ObservationError(
-            f"no calibration run is {length} instants long, as the answer is; kind='plain' gives "
-            "the band of the law"
-        )
-    return torch.stack(pieces[:MAX_RUNS], 1).double()
-
-
-def read_by(dynamics: Any, sets: Sensors, rows: Tensor) -> Readings:
+def read_by(model: Dynamics, sets: Sensors, rows: Tensor) -> Readings:
     """Return what the sensors of T sets read of encoded snapshots (T, C, n), with their noise."""
-    emulator = dynamics.emulator
-    ready, alone = encode(emulator, sets), dynamics.readings(sets)
-    grid, bases = emulator.fields.input.domain, emulator.bases
-    generator = torch.Generator().manual_seed(0)
+    ready, bases = encode(model.emulator, sets), model.emulator.bases
+    grid, generator = model.emulator.fields.input.domain, torch.Generator().manual_seed(0)
     values = torch.zeros(len(sets), rows.shape[1], ready.values.shape[1], dtype=torch.float64)
     for t in range(len(sets)):
-        if not ready.mask[t].any():
-            continue
         one = ready[t : t + 1]
         off = (rows[t] - bases.input_mean).T.contiguous()
         z = torch.randn(values.shape[1:], generator=generator, dtype=torch.float64)
         values[t] = one.read(grid, off)[0].T + z * torch.as_tensor(one.noise_level(0.0))
-    return alone._replace(values=values)
+    return model.readings(ready)._replace(values=values)

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from uqsonet.dynamics.conformal import Calibration
-from uqsonet.dynamics.filters import MEMBERS, Model, Readings
-from uqsonet.dynamics.over_time import OverTime, joined
+from uqsonet.dynamics.conformal import FactorsOverTime
+from uqsonet.dynamics.filters import MEMBERS, Library, Model, Readings
+from uqsonet.dynamics.over_time import OverTime
 from uqsonet.dynamics.trajectories import Clock, Trajectories
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.emulator import Emulator
@@ -22,7 +23,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.files import require_memory
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.sensors.reading import is_table, read_sensors
-from uqsonet.sensors.sensors import Sensors
+from uqsonet.sensors.sensors import Sensors, one_after_another
 from uqsonet.sensors.tables import columns_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Dynamics:
         How instants are counted.
     model : Model
         The step, what it leaves over, and the runs' coefficients.
-    calibration : Calibration
+    calibration : Library
         Runs that calibrate bands.
     card : dict
         What it was made from, what was tried, and how it scored.
@@ -55,13 +56,18 @@ class Dynamics:
     over_time: int
     clock: Clock
     model: Model
-    calibration: Calibration
+    calibration: Library
     card: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fields(self) -> list[Any]:
         """All fields, those over time first."""
         return self.emulator.inputs
+
+    @cached_property
+    def factors(self) -> FactorsOverTime:
+        """Conformal factors of bands."""
+        return FactorsOverTime(self)
 
     def condition(
         self, sensors: object = None, values: object = None, mask: object = None,
@@ -81,7 +87,8 @@ class Dynamics:
             Instants of the sets; by default they follow each other from the runs' first on. Between
             them there may be some without readings.
         until : optional
-            The last instant of the answer, for a forecast; by default that of the last readings.
+            The last instant of the answer, for a forecast; by default that of the last readings,
+            before which it may not be.
         smooth : bool
             An instant knows of all readings (the default), or of those until then alone: the
             filter. Beyond the last reading both are the forecast.
@@ -100,24 +107,18 @@ class Dynamics:
         DataError
             If an instant lies between two steps.
         """
-        sets, instants = self._sets(sensors, values, mask, noise_std, times, named)
-        last = instants[-1] if until is None else int(self.clock.numbers(until, "until")[0])
-        if not instants[0] <= last < instants[0] + MAX_INSTANTS:
-            raise ObservationError(f"until: {until} is before the first reading, or too far ahead")
-        sets = spread_out(sets, instants, int(instants[0]), int(last))
-        check(self.emulator, sets, stacklevel=2, gaussian=False)
-        modes, first = len(self.model.step.scale), int(instants[0])
-        require_memory(3 * len(sets) * modes * max(modes, MEMBERS), "the answer")
-        path = self.model.followed(self.readings(sets), first, seed)
-        return OverTime.of(self, sets, first, path, smooth)
+        sets = self._sets(sensors, values, mask, noise_std, times, until, named)
+        read = self.readings(encode(self.emulator, sets))
+        path = self.model.followed(read, int(sets.labels[0]), seed)
+        return OverTime.of(self, sets, path, smooth)
 
     def _sets(
-        self, sensors: Any, values: Any, mask: Any, noise_std: Any, times: Any, named: Any,
-        start: int = 0,
-    ) -> tuple[Sensors, np.ndarray]:  # fmt: skip
-        """Return what is read, a set for each instant, and the rising numbers of these.
+        self, sensors: Any, values: Any, mask: Any, noise_std: Any, times: Any, until: Any,
+        named: Any, start: int | None = None,
+    ) -> Sensors:  # fmt: skip
+        """Return a set for each instant, named by its number, empty where nothing is read.
 
-        Without times they follow each other from number `start` on.
+        They go from number `start` on, by default the first reading's, to that of `until`.
         """
         if sensors is not None and values is None and is_table(sensors):
             sensors, times = self._by_time(sensors, times)
@@ -127,16 +128,32 @@ class Dynamics:
             there = read.values.isfinite()
             read = replace(read, mask=read.mask & there, values=read.values.nan_to_num())
         count = len(read)
-        if times is None:
-            instants = start + np.arange(count)
-        else:
-            instants = self.clock.numbers(times)
+        instants = (start or 0) + np.arange(count) if times is None else self.clock.numbers(times)
         if len(instants) != count:
             raise ObservationError(f"{count} sets of readings, and {len(instants)} times")
         order = np.argsort(instants, kind="stable")
-        if (np.diff(instants[order]) == 0).any():
+        instants = instants[order]
+        if (np.diff(instants) == 0).any():
             raise ObservationError("times: two sets of readings at one instant; join them")
-        return replace(read[torch.from_numpy(order)], single=False), instants[order]
+        first = int(instants[0]) if start is None else start
+        if instants[0] < first:
+            known = self.clock.times(np.array(first - 1))
+            raise ObservationError(
+                f"the answer knows instants until {known}, and the new readings begin before"
+            )
+        last = int(instants[-1] if until is None else self.clock.numbers(until, "until")[0])
+        if not instants[-1] <= last < first + MAX_INSTANTS:
+            raise ObservationError(f"until: {until} is before the last reading, or too far ahead")
+        modes = len(self.model.step.scale)
+        require_memory(3 * (last - first + 1) * modes * max(modes, MEMBERS), "the answer")
+        wanted = np.arange(first, last + 1)
+        place = np.searchsorted(instants, wanted).clip(max=count - 1)
+        there = torch.from_numpy(instants[place] == wanted)
+        sets = read.each(lambda t: t[torch.from_numpy(order[place])])
+        labels = [str(k) for k in wanted]
+        sets = replace(sets, mask=sets.mask & there[:, None], labels=labels, single=False)
+        check(self.emulator, sets, stacklevel=3, gaussian=False)
+        return sets
 
     def _by_time(self, sensors: Any, times: Any) -> tuple[Any, Any]:
         """Return a table whose sets are its instants, and these."""
@@ -152,9 +169,9 @@ class Dynamics:
         columns["set"] = [str(k) for k in instants[order]]
         return columns, self.clock.times(np.unique(instants))
 
-    def readings(self, sets: Sensors) -> Readings:
-        """Return what sensors read, as filters take it; values (T, 1, m)."""
-        bases, ready = self.emulator.bases, encode(self.emulator, sets)
+    def readings(self, ready: Sensors) -> Readings:
+        """Return what encoded sensors read, as filters take it; values (T, 1, m)."""
+        bases = self.emulator.bases
         assert bases is not None
         rows, values = bases.at_sensors(ready)
         level = ready.noise_level(0.0)
@@ -170,18 +187,11 @@ class Dynamics:
 
         They are given as to `condition`; by default they follow the answer's last instant.
         """
-        start = answer.first + len(answer.path)
-        sets, instants = self._sets(sensors, values, mask, noise_std, times, named, start)
-        if instants[0] < start:
-            known = self.clock.times(np.array(start - 1))
-            raise ObservationError(
-                f"the answer knows instants until {known}, and the new readings begin before"
-            )
-        last = instants[-1] if until is None else int(self.clock.numbers(until, "until")[0])
-        sets = spread_out(sets, instants, start, int(last))
-        check(self.emulator, sets, stacklevel=2, gaussian=False)
-        path = self.model.followed(self.readings(sets), answer.first, 0, answer.path)
-        return OverTime.of(self, joined(answer.sensors, sets), answer.first, path, answer.smooth)
+        known = answer.path
+        start = known.first + len(known)
+        sets = self._sets(sensors, values, mask, noise_std, times, until, named, start)
+        path = known.going_on(self.readings(encode(self.emulator, sets)))
+        return OverTime.of(self, one_after_another([answer.sensors, sets]), path, answer.smooth)
 
     def validate(
         self, held_out: Trajectories, sensors: int = 3, *, read: int, field: str | None = None,
@@ -229,12 +239,3 @@ class Dynamics:
     def __repr__(self) -> str:
         names = ", ".join(one.name for one in self.fields)
         return f"Dynamics({names}, a step of {self.clock.step}, {self.card.get('step', '')})"
-
-
-def spread_out(sets: Sensors, instants: np.ndarray, first: int, last: int) -> Sensors:
-    """Return a set for each instant from the first to the last, empty where none is given."""
-    wanted = np.arange(first, last + 1)
-    place = np.searchsorted(instants, wanted).clip(max=len(instants) - 1)
-    there = torch.from_numpy(instants[place] == wanted)
-    found = sets.each(lambda t: t[torch.from_numpy(place)])
-    return replace(found, mask=found.mask & there[:, None], labels=[str(k) for k in wanted])

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from uqsonet.dynamics.conformal import Calibration
 from uqsonet.dynamics.filters import LeftOver, Library, Model
 from uqsonet.dynamics.steps import Circular, Step
 from uqsonet.dynamics.trajectories import Clock
@@ -67,7 +66,7 @@ def read_dynamics(path: Path | str) -> dict[str, Any]:
         )
         model = Model(step, LeftOver(**left), Library(**library))
         count, clock = int(stored["over_time"]), Clock.from_dict(stored["clock"])
-        kept, emulator = Calibration(**calibration), Emulator(operator, **fitted)
+        kept, emulator = Library(**calibration), Emulator(operator, **fitted)
         _require_fitting(emulator, model, kept, count)
     return {"emulator": emulator, "over_time": count, "clock": clock, "model": model,
             "calibration": kept, "card": card}  # fmt: skip
@@ -96,7 +95,7 @@ def _step(own: dict[str, Tensor], grid: Any) -> Step:
     return step.eval()
 
 
-def _require_fitting(emulator: Emulator, model: Model, kept: Calibration, over_time: int) -> None:
+def _require_fitting(emulator: Emulator, model: Model, kept: Library, over_time: int) -> None:
     """Refuse tensors whose shapes do not belong together."""
     left, library, bases = model.left, model.library, emulator.bases
     assert bases is not None
@@ -107,7 +106,7 @@ def _require_fitting(emulator: Emulator, model: Model, kept: Calibration, over_t
         (bases.input_factor, (points, r)),
         (left.root, (q, q)), (left.states, (len(left.left), r)), (left.left, (len(left.left), q)),
         (library.states, (size, r)), (library.run, (size,)), (library.instant, (size,)),
-        (kept.rows, (count, points)), (kept.instant, (count,)),
+        (kept.states, (count, points)), (kept.instant, (count,)),
     ]  # fmt: skip
     if any(tuple(tensor.shape) != shape for tensor, shape in shapes):
         raise ValueError(f"shapes {[tuple(one.shape) for one, _ in shapes]} do not fit together")

@@ -24,6 +24,7 @@ from torch import Tensor
 from uqsonet.dynamics.steps import ROWS, Step
 from uqsonet.gauss.gaussian import condition, covariance_root
 from uqsonet.gauss.given import Gaussian, Given, Sampled
+from uqsonet.operator.kernel_branch import spaced
 
 MEMBERS = 300  # of an ensemble
 SMOOTHED = 20  # instants back that a reading changes
@@ -46,27 +47,21 @@ class Readings(NamedTuple):
     mask: Tensor  # (T, B or 1, m)
 
     def at(self, t: int) -> Readings:
-        """Return those of an instant; without sensors that nobody reads there."""
+        """Return those of an instant, (B, m); without sensors that nobody reads there."""
         used = self.mask[t].any(0)
-        return Readings(
-            self.rows[t][:, used], self.values[t][:, used], self.noise[t][:, used],
-            self.mask[t][:, used],
-        )  # fmt: skip
-
-    def some(self, part: slice) -> Readings:
-        """Return those of some instants."""
-        return Readings(*(one[part] for one in self))
+        return Readings(*(one[t][:, used] for one in self))
 
     def case(self, b: int) -> Readings:
-        """Return those of one case."""
-        return Readings(*(one[:, b % one.shape[1]][:, None] for one in self))
+        """Return those of one case at an instant."""
+        return Readings(*(one[b % len(one)][None] for one in self))
 
 
 @dataclass(frozen=True)
 class Library:
     """Coefficients (S, r) of all snapshots of the runs: the law of an instant without readings.
 
-    Snapshots of a run follow each other; `run` and `instant` (S,) say which they are.
+    Of runs that calibrate bands they are encoded fields (S, n). Snapshots of a run follow each
+    other; `run` and `instant` (S,) say which they are.
     """
 
     states: Tensor
@@ -78,25 +73,26 @@ class Library:
         """How far from zero (r,) members may be: somewhat beyond all snapshots."""
         return BEYOND * self.states.abs().amax(0).double()
 
+    def starts(self, length: int) -> Tensor:
+        """Return where pieces of so many instants that follow each other begin."""
+        last = max(0, len(self.run) - length + 1)
+        end = slice(length - 1, length - 1 + last)  # instants of a run rise
+        ahead = self.instant[end] - self.instant[:last]
+        return ((self.run[end] == self.run[:last]) & (ahead == length - 1)).nonzero()[:, 0]
+
     def pieces(self, length: int, first: int | None) -> Tensor:
         """Return coefficients (P, length, r) of pieces of runs.
 
         They begin at the instant `first` where so many runs begin there that these have a law of
         their own; else anywhere.
         """
-        last = max(0, len(self.run) - length + 1)
-        whole = torch.ones(last, dtype=torch.bool)
-        for k in range(1, length):
-            whole &= self.run[k : k + last] == self.run[:last]
-            whole &= self.instant[k : k + last] - self.instant[:last] == k
-        starts = whole.nonzero()[:, 0]
+        starts = self.starts(length)
         if first is not None:
             begin = torch.ones_like(self.run, dtype=torch.bool)
             begin[1:] = self.run[1:] != self.run[:-1]
             here = starts[begin[starts] & (self.instant[starts] == first)]
             starts = here if len(here) >= MIN_BEGINNINGS else starts
-        starts = starts[torch.arange(min(len(starts), MAX_PIECES)) * len(starts)
-                        // max(min(len(starts), MAX_PIECES), 1)]  # fmt: skip
+        starts = starts[spaced(len(starts), MAX_PIECES)]
         return self.states[starts[:, None] + torch.arange(length)].double()
 
 
@@ -145,38 +141,11 @@ class Model:
         ahead = (self.step(s) + error).clamp(-ends[:q], ends[:q])
         return torch.cat([ahead, s[..., q:]], -1)
 
-    def followed(
-        self, readings: Readings, first: int, seed: int, known: Path | None = None
-    ) -> Path:
-        """Return the law of each instant from number `first` on, or going on from what is known."""
+    def followed(self, readings: Readings, first: int, seed: int) -> Path:
+        """Return the law of each instant from number `first` on."""
         linear = self.step.matrix is not None
-        path = known or (GaussianPath(self, first) if linear else EnsemblePath(self, first, seed))
+        path = GaussianPath(self, first) if linear else EnsemblePath(self, first, seed)
         return path.going_on(readings)
-
-
-class Path:
-    """The laws of coefficients at instants that follow each other, given readings until then."""
-
-    effective = math.inf
-    """Independent samples that the answer is worth."""
-
-    def going_on(self, readings: Readings) -> Path:
-        """Return the path with more instants and their readings."""
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    def law(self, case: int, smooth: bool) -> Given:
-        """Return the law of the coefficients of a case at all instants, as one of T sets.
-
-        A smooth one knows later readings, too.
-        """
-        raise NotImplementedError
-
-    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
-        """Return means (T, B, r) and roots (T, B, r, k) of covariances."""
-        raise NotImplementedError
 
 
 class Moments(NamedTuple):
@@ -186,8 +155,11 @@ class Moments(NamedTuple):
     after: tuple[Tensor, Tensor]
 
 
-class GaussianPath(Path):
-    """Kalman filter and Rauch-Tung-Striebel smoother."""
+class GaussianPath:
+    """The laws of instants that follow each other: Kalman filter, Rauch-Tung-Striebel smoother."""
+
+    effective = math.inf
+    """Independent samples that the answer is worth."""
 
     def __init__(self, model: Model, first: int, found: Sequence[Moments] = ()) -> None:
         self.model, self.first, self._found = model, first, list(found)
@@ -226,34 +198,23 @@ class GaussianPath(Path):
             found.append(ahead @ torch.linalg.pinv(after.before[1], rtol=1e-13, hermitian=True))
         return found
 
-    def _smoothed(self) -> tuple[list[Tensor], list[Tensor]]:
-        means, covariances = [self._found[-1].after[0]], [self._found[-1].after[1]]
-        for t, gain in reversed(list(enumerate(self._gains))):
-            (mean, covariance), later = self._found[t].after, self._found[t + 1].before
-            means.append(mean + ((means[-1] - later[0])[:, None] @ gain.mT)[:, 0])
-            covariances.append(covariance + gain @ (covariances[-1] - later[1]) @ gain.mT)
-        return means[::-1], covariances[::-1]
-
-    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
-        """Return means (T, B, r) and roots (T, B, r, r) of covariances."""
-        if smooth:
-            means, covariances = self._smoothed()
-        else:
-            means, covariances = zip(*(one.after for one in self._found), strict=True)
-        return torch.stack(list(means)), covariance_root(torch.stack(list(covariances)))
-
     def law(self, case: int, smooth: bool) -> Given:
         """Return the law of a case; samples of a smooth one are whole trajectories."""
-        mean, root = (one[:, case] for one in self.moments(smooth))
+        found = [(one.after[0][case], one.after[1][case]) for one in self._found]
         if not smooth:
-            return Gaussian(mean, root)
-        steps = []
-        for one, gain in zip(self._found, [*self._gains, None], strict=True):
-            covariance = one.after[1][case]
-            if gain is not None:
-                covariance = covariance - gain[case] @ self._matrix @ covariance
-            steps.append(covariance_root((covariance + covariance.mT) / 2))
-        return _Backwards(mean, root, [one[case] for one in self._gains], torch.stack(steps))
+            means, covariances = zip(*found, strict=True)
+            return Gaussian(torch.stack(means), covariance_root(torch.stack(covariances)))
+        gains, later = [one[case] for one in self._gains], found[-1]
+        alone, wholes = [later[1]], [later]
+        for t in range(len(gains) - 1, -1, -1):
+            (mean, covariance), gain, before = found[t], gains[t], self._found[t + 1].before
+            off, more = later[0] - before[0][case], later[1] - before[1][case]
+            later = mean + gain @ off, covariance + gain @ more @ gain.mT
+            left = covariance - gain @ self._matrix @ covariance
+            alone, wholes = [(left + left.mT) / 2, *alone], [later, *wholes]
+        means, covariances = (torch.stack(one) for one in zip(*wholes, strict=True))
+        roots = covariance_root(covariances), covariance_root(torch.stack(alone))
+        return _Backwards(means, roots[0], gains, roots[1])
 
 
 class _Backwards(Gaussian):
@@ -290,7 +251,7 @@ def _analysed(mean: Tensor, covariance: Tensor, read: Readings) -> tuple[Tensor,
 
 
 @dataclass(frozen=True)
-class EnsemblePath(Path):
+class EnsemblePath:
     """Members (B, N, r) at each instant, given readings until then; and given all."""
 
     model: Model
@@ -312,7 +273,8 @@ class EnsemblePath(Path):
         filtered, smoothed, recent = list(self.filtered), list(self.smoothed), list(self.recent)
         for t in range(len(readings.values)):
             generator = torch.Generator().manual_seed(self.seed + len(filtered))
-            recent = [*recent, readings.some(slice(t, t + 1))][-WINDOW:]
+            read = readings.at(t)
+            recent = [*recent, read][-WINDOW:]
             if len(filtered) < WINDOW:
                 pieces = self.model.library.pieces(len(recent), self.first)
                 if len(pieces):
@@ -321,7 +283,6 @@ class EnsemblePath(Path):
                     continue
             members = self.model.advanced(filtered[-1], generator)
             history = torch.stack([*smoothed[-SMOOTHED:], members])
-            read = readings.at(t)
             if read.mask.any():
                 history = self._found_again(_changed(history, -1, read), members, recent,
                                             read, generator)  # fmt: skip
@@ -335,19 +296,13 @@ class EnsemblePath(Path):
         generator: torch.Generator,
     ) -> Tensor:  # fmt: skip
         """Return the history, of cases whose readings are impossible begun anew from pieces."""
-        lost = (_distance(before, read) > LOST).nonzero()[:, 0].tolist()
-        for b in lost:
-            pieces = self.model.library.pieces(len(recent), None)
-            one = [some.case(b) for some in recent]
-            found = _begun(pieces, one, generator)
+        for b in (_distance(before, read) > LOST).nonzero()[:, 0].tolist():
+            library = self.model.library  # runs may be shorter than what has been read
+            length = next(k for k in range(len(recent), 0, -1) if len(library.starts(k)))
+            cases = [one.case(b) for one in recent[-length:]]
+            found = _begun(library.pieces(length, None), cases, generator)
             history[len(history) - len(found) :, b] = found[-len(history) :, 0]
         return history
-
-    def moments(self, smooth: bool) -> tuple[Tensor, Tensor]:
-        """Return means (T, B, r) and roots (T, B, r, N) of covariances."""
-        members = torch.stack(self.smoothed if smooth else self.filtered)
-        mean = members.mean(2)
-        return mean, (members - mean[:, :, None]).mT / (members.shape[2] - 1) ** 0.5
 
     def law(self, case: int, smooth: bool) -> Given:
         """Return the law of a case; members of a smooth one are whole trajectories."""
@@ -355,17 +310,38 @@ class EnsemblePath(Path):
         return Sampled(torch.stack([one[case] for one in members]))
 
 
+Path = GaussianPath | EnsemblePath
+"""The laws of coefficients at instants that follow each other, given readings until then.
+
+Both go on with more readings, and state the law of all instants, as one of T sets: of a case, and
+knowing later readings, too, where it is smooth.
+"""
+
+
 def _changed(history: Tensor, at: int, read: Readings) -> Tensor:
-    """Return a history (L, B, N, r) given readings of one of its instants."""
+    """Return a history (L, B, N, r) given readings of one of its instants.
+
+    Of N members every coefficient seems tied to what is read: of one that is not, the square root
+    takes the share ``trace(reduction) / (N - 1)`` of the variance. Changes are smaller by the part
+    that chance explains, and variances fall by the rest alone (Anderson, Physica D 230, 2007, on
+    errors of sampled regressions). Without that, many readings narrow what they know nothing of:
+    earlier instants, and what stays the same in a run.
+    """
     mean = history.mean(2, keepdim=True)
-    apart = history - mean
-    size = (history.shape[2] - 1) ** 0.5
+    apart, size = history - mean, history.shape[2] - 1
     off = read.values - (read.rows @ mean[at].mT)[..., 0]
-    rows, shape = read.rows @ apart[at].mT / size, off.shape
+    rows, shape = read.rows @ apart[at].mT / size**0.5, off.shape
     law = condition(rows, off, read.noise.expand(shape), read.mask.expand(shape))
-    mean = mean + law.mean[:, None] @ apart / size
-    seen = law.directions @ apart * law.std_reduction[..., None]
-    return mean + apart - law.directions.mT @ seen
+    seen, before = law.directions @ apart, apart.square().sum(-2, keepdim=True)
+    before = before.clamp_min(1e-300)
+    taken = (law.variance_reduction[..., None] * seen.square()).sum(-2, keepdim=True) / before
+    chance = law.variance_reduction.sum(-1)[:, None, None] / size
+    told = (taken - chance).clamp_min(0)
+    share = told / taken.clamp_min(1e-300)
+    mean = mean + share * (law.mean[:, None] @ apart) / size**0.5
+    apart = apart - share * (law.directions.mT @ (seen * law.std_reduction[..., None]))
+    left = apart.square().sum(-2, keepdim=True).clamp_min(1e-300)
+    return mean + apart * ((1 - told) * before / left).sqrt().clamp_min(1)
 
 
 def _distance(members: Tensor, read: Readings) -> Tensor:
@@ -384,11 +360,10 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
     Pieces are drawn with the likelihood of the readings to a power for which enough of them count,
     and blurred. The rest of the likelihood changes them as it does an ensemble.
     """
-    distance = torch.zeros(recent[0].values.shape[1], len(pieces), dtype=torch.float64)
+    distance = torch.zeros(len(recent[0].values), len(pieces), dtype=torch.float64)
     for k, read in enumerate(recent):
-        one = read.at(0)
-        off = one.values[..., None] - one.rows @ pieces[:, k].T
-        square = (off / one.noise[..., None]).square() * one.mask[..., None]
+        off = read.values[..., None] - read.rows @ pieces[:, k].T
+        square = (off / read.noise[..., None]).square() * read.mask[..., None]
         distance += square.sum(-2)
     share = _tempered(distance, max(MIN_EFFECTIVE, 2 * pieces.shape[2]))
     weights = torch.softmax(-distance * share[:, None] / 2, 1)
@@ -401,10 +376,9 @@ def _begun(pieces: Tensor, recent: Sequence[Readings], generator: torch.Generato
     members = mean + (1 - BLURRED) ** 0.5 * apart + BLURRED**0.5 * blurred
     left = float((1 - share).max())
     for k, read in enumerate(recent):
-        one = read.at(0)
-        if left > 1e-6 and one.mask.any():
-            noise = one.noise / (1 - share).clamp_min(1e-6).sqrt()[:, None]
-            members = _changed(members, k, one._replace(noise=noise))
+        if left > 1e-6 and read.mask.any():
+            noise = read.noise / (1 - share).clamp_min(1e-6).sqrt()[:, None]
+            members = _changed(members, k, read._replace(noise=noise))
     return members
 
 

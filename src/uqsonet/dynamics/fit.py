@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from uqsonet.dynamics.conformal import Calibration
 from uqsonet.dynamics.dynamics import Dynamics
 from uqsonet.dynamics.filters import LeftOver, Library, Model
 from uqsonet.dynamics.instants import (
@@ -24,10 +23,12 @@ from uqsonet.dynamics.steps import Pairs, Step, candidates, left_over
 from uqsonet.dynamics.trajectories import Trajectories
 from uqsonet.errors import DataError
 from uqsonet.fitting.comparison import first_not_worse
+from uqsonet.fitting.fit import noise_of
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.metrics import ascending, coverage, crps
 from uqsonet.gauss.seeds import torch_generator
+from uqsonet.operator.kernel_branch import spaced
 from uqsonet.show.terminal import never_silent
 
 LOG = logging.getLogger("uqsonet")
@@ -40,7 +41,7 @@ SPREADS = (1.0, 1.25, 1.5, 2.0)  # factors to try on the std of what a step leav
 
 
 def fit_dynamics(
-    runs: Trajectories, noise_std: Mapping[str, float] | None = None, seed: int = 0,
+    runs: Trajectories, noise_std: Mapping[str, float] | float = 0.0, seed: int = 0,
     bar: bool = True,
 ) -> Dynamics:  # fmt: skip
     """Learn a step from trajectories, and the law of what it leaves over.
@@ -49,8 +50,9 @@ def fit_dynamics(
     ----------
     runs : Trajectories
         Of few, or of one long one, pieces are held out.
-    noise_std : mapping of field to float, optional
-        Noise of sensors that state none; by default they are exact.
+    noise_std : float, or mapping of field to float, optional
+        Noise of sensors that state none; one number is meant for the fields over time. By default
+        they are exact.
     seed : int
         Of the split and of a network's training.
     bar : bool
@@ -66,61 +68,56 @@ def fit_dynamics(
     Steps are compared by the CRPS of forecasts up to ten steps ahead, from states of held-out runs,
     and not by the error of one step: errors that hardly show in one step may grow.
     """
+    names = list(runs.snapshots.inputs)
+    noise = noise_of(names, names[: runs.over_time], noise_std)
     with never_silent("fit", bar):
         training, validation, calibration = runs.cut().split(seed, SHARES)
         if not len(validation) or not len(training):
             raise DataError(f"{runs.name}: {len(runs)} runs are too few to hold some out")
         emulator, changing = emulator_of(training)
-        emulator = with_remainder(emulator, validation)
-        emulator = emulator_with_noise(emulator, noise_std)
-        std = emulator.bases.input_factor.double().square().sum(0).sqrt()
+        emulator = replace(with_remainder(emulator, validation), noise_std=noise)
+        bases = emulator.bases
+        assert bases is not None
+        std = bases.input_factor.double().square().sum(0).sqrt()
         known, held = (_states(emulator, one) for one in (training, validation))
         pairs, checked = (
             _pairs(s, one, changing) for s, one in ((known, training), (held, validation))
         )
         LOG.info("%d modes, %d of them change; %d pairs", len(std), changing, len(pairs.before))
         forecasts = Forecasts.of(emulator, held, validation, changing, seed)
-        fields = on_periodic_grid(emulator)
-        steps, scores, rows = [], [], []
-        for name, step in candidates(pairs, checked, std, seed, fields):
-            left = (checked.after - step(checked.before)) * std[:changing]
-            error = _size(left) / _size(checked.after * std[:changing])
-            steps.append(step)
-            scores.append(forecasts.scores(step, _left_over(step, checked, 1.0, False)))
-            rows.append(_row(name, 1.0, False, scores[-1]) | {"error": error})
-            LOG.info("%s: one step errs by %.3g %%, CRPS ahead %.4g", name, 100 * error,
-                     rows[-1]["crps"])  # fmt: skip
-        number, _ = first_not_worse(scores)
-        step, name = steps[number], rows[number]["step"]
+        rows: list[dict[str, Any]] = []
+        found = candidates(pairs, checked, std, seed, on_periodic_grid(emulator))
+        plain = ((name, step, 1.0, False) for name, step in found)
+        name, step, *_ = _taken(forecasts, plain, checked, rows)
         # What a step leaves over depends on the state, and on what it was the step before.
-        kinds = [(near, spread) for near in (False, True) for spread in SPREADS]
-        laws = [_left_over(step, checked, spread, near) for near, spread in kinds]
-        scores = [forecasts.scores(step, one) for one in laws]
-        rows += [_row(name, spread, near, one)
-                 for (near, spread), one in zip(kinds, scores, strict=True)]  # fmt: skip
-        taken, _ = first_not_worse(scores)
-        near, spread = kinds[taken]
-        LOG.info(
-            "chosen: %s; what it leaves over times %g%s", name, spread, ", of near pairs" * near
-        )
-        known = torch.cat([known, held])
-        library = _library(known, training, validation)
-        card = {
-            "data": runs.name,
-            "runs": len(runs),
-            "tried": rows,
-            "step": name,
-            "spread": spread,
-            "seed": seed,
-        }
-        kept = Calibration.of(encoded(emulator, calibration), calibration)
-        return Dynamics(
-            emulator, len(runs.fields), runs.clock, Model(step, laws[taken], library), kept, card
-        )
+        laws = ((name, step, spread, near) for near in (False, True) for spread in SPREADS)
+        _, _, spread, near = _taken(forecasts, laws, checked, rows)
+        card = {"data": runs.name, "runs": len(runs), "tried": rows, "seed": seed}
+        card |= {"step": name, "spread": spread, "near": near}
+        library = _library(torch.cat([known, held]), training, validation)
+        kept = _library(encoded(emulator, calibration), calibration)
+        model = Model(step, _left_over(step, checked, spread, near), library)
+        return Dynamics(emulator, runs.over_time, runs.clock, model, kept, card)
 
 
-def _size(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())
+Candidate = tuple[str, Step, float, bool]  # and spread and nearness of what it leaves over
+
+
+def _taken(
+    forecasts: Forecasts, tried: Iterable[Candidate], held: Pairs, rows: list[dict[str, Any]]
+) -> Candidate:
+    """Score candidates, in rows for the card; return the first that is not worse."""
+    every, scores = [], []
+    for name, step, spread, near in tried:
+        every.append((name, step, spread, near))
+        scores.append(forecasts.scores(step, _left_over(step, held, spread, near)))
+        crps, *bands = scores[-1].mean(1).tolist()
+        error = step.error(held)
+        rows.append({"step": name, "error": error, "spread": spread, "near": near, "crps": crps,
+                     "bands": bands})  # fmt: skip
+        LOG.info("%s: one step errs by %.3g %%; what it leaves over times %g%s: CRPS ahead %.4g",
+                 name, 100 * error, spread, ", of near pairs" * near, crps)  # fmt: skip
+    return every[first_not_worse(scores)[0]]
 
 
 def _left_over(step: Step, held: Pairs, spread: float, near: bool) -> LeftOver:
@@ -128,23 +125,9 @@ def _left_over(step: Step, held: Pairs, spread: float, near: bool) -> LeftOver:
     root, size = spread * left_over(step, held), len(held.before)
     if not near:
         return LeftOver(root, held.before[:0].float(), held.after[:0])
-    some = torch.arange(min(size, NEAR_PAIRS)) * size // min(size, NEAR_PAIRS)
+    some = spaced(size, NEAR_PAIRS)
     left = held.after[some] - step(held.before[some])
     return LeftOver(root, step.scaled(held.before[some]), spread * left)
-
-
-def _row(name: str, spread: float, near: bool, scores: Tensor) -> dict[str, Any]:
-    """Return how forecasts with a step scored, for the card."""
-    crps, held_50, held_90 = scores.mean(1).tolist()
-    return {"step": name, "spread": spread, "near": near, "crps": crps, "bands": [held_50, held_90]}
-
-
-def emulator_with_noise(emulator: Any, noise_std: Mapping[str, float] | None) -> Any:
-    """Return the emulator whose sensors have this noise where they state none."""
-    names = [one.name for one in emulator.inputs]
-    if unknown := set(noise_std or {}) - set(names):
-        raise DataError(f"noise_std: {unknown.pop()!r} is none of the fields {', '.join(names)}")
-    return replace(emulator, noise_std=dict(noise_std or {}))
 
 
 def _states(emulator: Any, runs: Trajectories) -> Tensor:
@@ -191,7 +174,7 @@ class Forecasts:
         pieces = pieces[order[:FORECASTS]]
         bases = emulator.bases
         count = sum(one.domain.size for one in emulator.inputs)
-        some = torch.arange(min(count, POINTS)) * count // min(count, POINTS)
+        some = spaced(count, POINTS)
         moving = bases.input_factor[some][:, :changing].abs().sum(1) > 0
         rows, mean = bases.input_factor[some][moving].double(), bases.input_mean[some][moving]
         return cls(library, pieces[:, 0], mean + pieces[:, 1:] @ rows.T, rows, mean, seed)

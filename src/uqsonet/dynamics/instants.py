@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +17,12 @@ from uqsonet.gauss.blocks import RowBlocks, projected
 from uqsonet.gauss.modes import Modes, empirical_modes, spectrum
 from uqsonet.operator.closed_form import LEFT_OVER, scaled_root
 from uqsonet.operator.config import KarhunenLoeveNetwork
+from uqsonet.operator.kernel_branch import spaced
 from uqsonet.operator.model import KarhunenLoeveModel
-from uqsonet.runs.runs import named_fields, rows_of
+from uqsonet.runs.runs import Runs, named_fields, rows_of
 
 MAX_MODES = 160  # of the fields over time, and of what stays the same
+MAX_SNAPSHOTS = 2000  # that show what modes leave out, at most
 VARIANCE = 0.99999  # share of the variance to keep: 0.3 % of a field is left out
 
 
@@ -29,11 +32,11 @@ def emulator_of(runs: Trajectories) -> tuple[Emulator, int]:
     These come first; then those of what stays the same in a run, so that a step keeps them. Inputs
     and outputs are all fields.
     """
-    fields = named_fields(runs.snapshots(), {})
-    changing, kept = fields[: len(runs.fields)], fields[len(runs.fields) :]
-    found = [_modes(runs.fields, changing)]
+    fields = named_fields(runs.snapshots.inputs, {})
+    changing, kept = fields[: runs.over_time], fields[runs.over_time :]
+    found = [_modes(runs.snapshots, changing)]
     if kept:
-        found.append(_modes(runs.constants, kept))
+        found.append(_modes(runs.snapshots[np.diff(runs.run, prepend=-1) != 0], kept))
     r, n = sum(len(one.std) for one in found), sum(len(one.mean) for one in found)
     joined = Field(",".join(one.name for one in fields), join([one.domain for one in fields]))
     network = KarhunenLoeveNetwork(
@@ -60,21 +63,23 @@ def with_remainder(emulator: Emulator, held: Trajectories) -> Emulator:
     """Return the emulator whose answers have what modes leave out of other snapshots."""
     rows, bases = encoded(emulator, held), emulator.bases
     assert bases is not None
-    some = rows[torch.arange(min(len(rows), 2000)) * len(rows) // min(len(rows), 2000)].double()
+    some = rows[spaced(len(rows), MAX_SNAPSHOTS)].double()
     a = coefficients(emulator, RowBlocks.of(some))
     left = (some - bases.input_mean - a @ bases.input_factor.double().T).T
     square = left.square().mean(1)
     bases.input_remainder.fill_(float(square.mean().sqrt()))
-    few = torch.arange(min(LEFT_OVER, left.shape[1])) * left.shape[1] // LEFT_OVER
-    root = scaled_root(left[:, few], square)
+    root = scaled_root(left[:, spaced(left.shape[1], LEFT_OVER)], square)
     return Emulator(
         emulator.operator, emulator.inputs, emulator.outputs, remainder=(root, root.clone())
     )
 
 
-def _modes(runs: dict, fields: list[Field]) -> Modes:
+def _modes(runs: Runs, fields: list[Field]) -> Modes:
     """Return the modes of fields side by side that keep `VARIANCE`."""
-    rows, weights = rows_of(runs, fields), point_weights(join([one.domain for one in fields]))
+    rows, weights = (
+        rows_of(runs.inputs, fields),
+        point_weights(join([one.domain for one in fields])),
+    )
     variance, total, _ = spectrum(rows, weights)
     kept = variance.cumsum(0) / total
     count = min(int((kept < VARIANCE).sum()) + 1, MAX_MODES, len(kept))
@@ -83,7 +88,7 @@ def _modes(runs: dict, fields: list[Field]) -> Modes:
 
 def encoded(emulator: Emulator, runs: Trajectories) -> Tensor:
     """Return snapshots (S, n) as the model sees them, all fields side by side."""
-    return rows_of(runs.snapshots(), emulator.inputs).whole()
+    return rows_of(runs.snapshots.inputs, emulator.inputs).whole()
 
 
 def coefficients(emulator: Emulator, rows: RowBlocks) -> Tensor:

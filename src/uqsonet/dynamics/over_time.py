@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.dynamics.conformal import factors_of
 from uqsonet.dynamics.filters import Path
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError
+from uqsonet.gauss.gaussian import condition
 from uqsonet.gauss.posterior import Joint
 from uqsonet.sensors.sensors import Sensors
 
@@ -24,9 +23,16 @@ Dynamics = Any  # `uqsonet.dynamics.dynamics.Dynamics`, whose methods call this 
 class LawOverTime(FieldLaw):
     """The law of one field at T instants, worked out together: samples are trajectories."""
 
+    def __init__(
+        self, emulator: Any, sets: Sensors, number: int, path: Path, smooth: bool,
+        kept: dict[Any, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(emulator, sets, number, kept=kept)
+        self.path, self.smooth = path, smooth
+
     def of(self, number: int) -> LawOverTime:
         """Return the law of another field."""
-        return LawOverTime(self.emulator, self.sets, number, self.likelihood, self._kept)
+        return LawOverTime(self.emulator, self.sets, number, self.path, self.smooth, self._kept)
 
     def effective_size(self) -> Tensor:
         """Return the number (T,) of members behind the answer; infinite in closed form."""
@@ -34,6 +40,15 @@ class LawOverTime(FieldLaw):
 
     def _parts(self) -> Iterator[slice]:
         yield slice(0, len(self.sets))
+
+    def joint(self, part: slice, stacklevel: int = 6) -> Joint:
+        """Return the law of all instants."""
+        if 0 not in self._kept:
+            given, model = self.path.law(0, self.smooth), self.emulator.operator
+            both = model.output_posterior(given, False), model.input_posterior(given, False)
+            size = torch.full((len(self.sets),), self.path.effective, dtype=torch.float64)
+            self._kept[0] = Joint(*both, size, torch.ones_like(size))
+        return self._kept[0]
 
 
 class OverTime(FieldPosterior):
@@ -43,27 +58,21 @@ class OverTime(FieldPosterior):
     answer is one trajectory; those of a filter belong to their instants alone.
     """
 
-    def __init__(self, law: FieldLaw, chosen: bool, about: tuple[Any, ...]) -> None:
+    def __init__(self, law: LawOverTime, chosen: bool, dynamics: Dynamics) -> None:
         super().__init__(law, chosen)
-        self._about = about
-        self.dynamics, self.first, self.path, self.smooth = about
+        self.dynamics, self.path, self.smooth = dynamics, law.path, law.smooth
 
     @classmethod
-    def of(
-        cls, dynamics: Dynamics, sets: Sensors, first: int, path: Path, smooth: bool
-    ) -> OverTime:
+    def of(cls, dynamics: Dynamics, sets: Sensors, path: Path, smooth: bool) -> OverTime:
         """Return the answer of a path."""
-        emulator = dynamics.emulator
-        given, model = path.law(0, smooth), emulator.operator
-        both = model.output_posterior(given, False), model.input_posterior(given, False)
-        size = torch.full((len(sets),), path.effective, dtype=torch.float64)
-        law = LawOverTime(emulator, sets, len(emulator.inputs),
-                          kept={0: Joint(*both, size, torch.ones_like(size))})  # fmt: skip
-        return cls(law, len(emulator.outputs) == 1, (dynamics, first, path, smooth))
+        number = len(dynamics.fields)
+        law = LawOverTime(dynamics.emulator, sets, number, path, smooth)
+        return cls(law, number == 1, dynamics)
 
     def __getitem__(self, name: str) -> OverTime:
         """Return the law of one field."""
-        return OverTime(super().__getitem__(name)._law, True, self._about)
+        law: Any = super().__getitem__(name)._law
+        return OverTime(law, True, self.dynamics)
 
     def __repr__(self) -> str:
         names = self.field.name if self._chosen else ", ".join(f.name for f in self.dynamics.fields)
@@ -73,31 +82,32 @@ class OverTime(FieldPosterior):
     @property
     def times(self) -> np.ndarray:
         """Times (T,) of the instants."""
-        return self.dynamics.clock.times(self.first + np.arange(len(self.path)))
+        return self.dynamics.clock.times(self.path.first + np.arange(len(self.path)))
+
+    @property
+    def batch(self) -> tuple[str, np.ndarray]:
+        """Name and labels (T,) of the dimension of instants."""
+        return "time", self.times
 
     def given(self, sets: Sensors) -> FieldPosterior:
         """Refuse: readings over time are given to `Dynamics.condition`."""
         raise ObservationError("an answer over time: condition the model on other readings")
 
     @property
+    def number(self) -> int:
+        """Number of the field among those that sensors read."""
+        return self.law.number % len(self.dynamics.fields)
+
+    @property
     def _calibrated(self) -> bool:
-        return bool(len(self.dynamics.calibration.run))
+        return bool(self.dynamics.factors.runs(self.law))
 
     def widened(self, plain: Tensor, level: float, whole: bool) -> Tensor:
         """Return lower end, median and upper end (T, 3, M) of a plain band, made conformal.
 
         Each instant has a factor of its own; `whole` functions are those of one instant.
         """
-        number = self.law.number - len(self.dynamics.fields)
-        factors = factors_of(self, number, level, whole)[:, None, None]
-        ends = self.field.transform.forward(plain)
-        median = ends[:, 1:2]
-        return self.field.transform.inverse(median + factors * (ends - median))
-
-    def to_xarray(self, level: float = 0.9, points: object = None, samples: int = 0) -> Any:
-        """Return mean, std, band and samples as an xarray.Dataset with a dimension of time."""
-        found = super().to_xarray(level, points, samples)
-        return found.rename(set="time").assign_coords(time=self.times)
+        return self.dynamics.factors.widened(self.law, plain, level, whole)
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,
@@ -163,23 +173,22 @@ class OverTime(FieldPosterior):
             raise ObservationError(
                 "place: instants of a filter do not belong together; smooth=True"
             )
-        clock = self.dynamics.clock
         number = len(self.path) - 1 if target is None else self._number(target, "target")
-        at = range(len(self.path)) if times is None else [self._number(t, "times") for t in times]  # type: ignore[attr-defined]
-        x = self._points(candidates)
-        law = self.law
+        asked: Any = self.times if times is None else times
+        at = [self._number(one, "times") for one in asked]
+        x, law = self._points(candidates), self.law
         wanted = law.field.transform.forward(law.sample(size, self._points(None), seed)[number])
-        read = law.field.transform.forward(law.sample(size, x, seed)[list(at)])
-        apart = (wanted - wanted.mean(0), (read - read.mean(1, keepdim=True)).permute(1, 0, 2))
-        chosen = []
-        for k, j, before, after in _greedy(*apart, noise_std, n):
-            time = clock.times(np.array(self.first + at[k]))
-            chosen.append(NextReading(time, x[j].numpy(), before**0.5, after**0.5))
-        return chosen
+        read = law.field.transform.forward(law.sample(size, x, seed)[at])
+        wanted, read = ((one - one.mean(-2, keepdim=True)).mT for one in (wanted, read))
+        found = _greedy(wanted, read.flatten(0, 1), noise_std, n)
+        return [
+            NextReading(self.times[at[k // len(x)]], x[k % len(x)].numpy(), before**0.5, after**0.5)
+            for k, before, after in found
+        ]
 
     def _number(self, time: object, what: str) -> int:
         """Return which of the answer's instants a time is."""
-        number = int(self.dynamics.clock.numbers(time, what)[0]) - self.first
+        number = int(self.dynamics.clock.numbers(time, what)[0]) - self.path.first
         if not 0 <= number < len(self.path):
             raise ObservationError(f"{what}: {time} is none of the answer's instants")
         return number
@@ -196,35 +205,14 @@ class NextReading(NamedTuple):
 
 def _greedy(
     wanted: Tensor, read: Tensor, noise_std: float, n: int
-) -> Iterator[tuple[int, int, float, float]]:
-    """Yield candidates (instant, place) by what they take of the variance of targets (S, M)."""
-    size, shape = len(wanted) - 1, read.shape[1:]
-    flat = read.flatten(1)
+) -> Iterator[tuple[int, float, float]]:
+    """Yield which of candidates (C, S) take most of the variance of targets (M, S), by samples."""
+    size, nothing = wanted.shape[1] - 1, torch.zeros(1, dtype=torch.float64)
     for _ in range(n):
-        own = flat.square().sum(0) / size
-        with_target = flat.T @ wanted / size
-        gain = with_target.square().mean(1) / (own + noise_std**2).clamp_min(1e-300)
-        gain = torch.where(own > 1e-12 * own.max(), gain, 0.0)
-        best = int(gain.argmax())
-        before = float(wanted.square().sum(0).mean() / size)
-        weight = 1 / (own[best] + noise_std**2)
-        one = flat[:, best].clone()
-        # A root of the conditional covariance by samples (Potter): a share of `one` is taken out.
-        share = weight / (1 + noise_std * weight.sqrt())
-        wanted = wanted - share * one[:, None] * with_target[best]
-        flat = flat - share * one[:, None] * (one @ flat / size)
-        after = float(wanted.square().sum(0).mean() / size)
-        yield best // shape[1], best % shape[1], before, after
-
-
-def joined(one: Sensors, other: Sensors) -> Sensors:
-    """Return the sets of both, one after another."""
-    width = max(one.mask.shape[1], other.mask.shape[1])
-
-    def wide(t: Tensor) -> Tensor:
-        more = torch.zeros(len(t), width - t.shape[1], *t.shape[2:], dtype=t.dtype)
-        return torch.cat([t, more], 1)
-
-    names = one.tensors()
-    parts = {k: torch.cat([wide(getattr(one, k)), wide(getattr(other, k))]) for k in names}
-    return replace(one, **parts, labels=[*one.labels, *other.labels])
+        own = read.square().sum(1) / size
+        gain = (read @ wanted.T / size).square().mean(1) / (own + noise_std**2).clamp_min(1e-300)
+        best = int(torch.where(own > 1e-12 * own.max(), gain, 0.0).argmax())
+        before = float(wanted.square().sum(1).mean() / size)
+        known = condition(read[best : best + 1] / size**0.5, nothing, noise_std, None)
+        wanted, read = known.spread(wanted), known.spread(read)
+        yield best, before, float(wanted.square().sum(1).mean() / size)

@@ -114,6 +114,12 @@ class Step(nn.Module):
         found[: self.changing] += self.weight
         return found
 
+    def error(self, held: Pairs) -> float:
+        """Return how large what it leaves over of pairs is, as a share of the fields."""
+        scale = self.scale[: self.changing]
+        left = (held.after - self(held.before)) * scale
+        return float(left.norm() / (held.after * scale).norm())
+
     def loss(self, batch: dict[str, Tensor], normals: object) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the mean square error of a batch, in the units of `size`."""
         assert self.network is not None
@@ -256,7 +262,6 @@ def candidates(
     yield "linear", linear(pairs, std)
     near = kernel(pairs, held, std, seed)
     yield "kernel", near
-    left = (held.after - near(held.before)) * std[: near.changing]
-    well = float(left.norm()) < WELL * float((held.after * std[: near.changing]).norm())
-    if fields is not None and len(pairs.before) >= MIN_TRAINED_PAIRS and not well:
+    enough = len(pairs.before) >= MIN_TRAINED_PAIRS and near.error(held) >= WELL
+    if fields is not None and enough:
         yield "convolution", circular(pairs, held, std, seed, fields)

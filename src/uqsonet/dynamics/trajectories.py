@@ -7,22 +7,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from uqsonet.errors import DataError, library
+from uqsonet.errors import DataError
 from uqsonet.fields.numbers import plain_array
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.datasets import as_dataset
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.files import listed, paths_of
-from uqsonet.runs.labelled import RUN_NAMES
-from uqsonet.runs.runs import group_numbers
+from uqsonet.runs.labelled import RUN_NAMES, TIME, axis_number
+from uqsonet.runs.runs import Runs, group_numbers
 
-TIME_NAMES = ("time", "t", "valid_time", "date", "step")  # dimensions that count instants
 OFF_STEP = 1e-3  # of a step: instants farther from its multiples are refused
 MIN_BLOCKS = 20  # fewer trajectories are cut into so many pieces, that some can be held out
 MIN_BLOCK = 8  # instants of such a piece, at least
@@ -121,10 +121,12 @@ class Trajectories:
 
     Attributes
     ----------
-    fields, constants : dict of FieldRuns
-        With a row for each of S snapshots, and for each of N runs.
+    snapshots : Runs
+        Its inputs are the fields, the first `over_time` of them over time, with a row for each of S
+        snapshots.
     run, instant : ndarray of int, shape (S,)
         The run of each snapshot, and the number of its instant.
+    groups : ndarray of int, shape (N,)
     clock : Clock
 
     Raises
@@ -139,88 +141,55 @@ class Trajectories:
         periodic: bool | str | Sequence[str] = False, transform: Mapping[str, str] | None = None,
         name: str = "trajectories",
     ) -> None:  # fmt: skip
+        constants, kinds = constants or {}, transform or {}
         if not isinstance(fields, Mapping) or not fields:
             raise DataError("fields: a mapping of names to arrays (runs, instants, points)")
-        if both := set(fields) & set(constants or {}):
+        if both := set(fields) & set(constants):
             raise DataError(
                 f"{both.pop()}: a field over time and a constant; name them differently"
             )
-        kinds = dict(transform or {})
-        if unknown := set(kinds) - set(fields) - set(constants or {}):
+        if unknown := set(kinds) - set(fields) - set(constants):
             raise DataError(f"transform: {unknown.pop()!r} is none of the fields")
-        arrays, places = {}, {}
-        for key, value in fields.items():
-            array, places[key] = _with_points(value)
-            arrays[key] = _instants(array, f"{key}: values")
-        sizes = {one.shape[:2] for one in arrays.values()}
-        if len(sizes) > 1:
-            found = ", ".join(f"{k} {v.shape[0]} x {v.shape[1]}" for k, v in arrays.items())
+        arrays = {key: _of_snapshots(value, key) for key, value in fields.items()}
+        if len({one.shape for one in arrays.values()}) > 1:
+            found = ", ".join(f"{key} has {one.shape}" for key, one in arrays.items())
             raise DataError(f"fields have different numbers of runs and instants: {found}")
-        (n, count), self.name = sizes.pop(), name
-        whole = {k: ~np.isnan(v.reshape(n, count, -1)).all(2) for k, v in arrays.items()}
-        present = np.any(list(whole.values()), axis=0)
-        for key, one in whole.items():
-            if (one != present).any():
-                run, at = np.argwhere(one != present)[0]
+        n, count = next(iter(arrays.values())).shape
+        present = np.any([one.present for one in arrays.values()], axis=0)
+        for key, one in arrays.items():
+            if (odd := present & ~one.present).any():
+                run, at = divmod(int(odd.argmax()), count)
                 raise DataError(f"{key}: nothing at instant {at} of run {run}, where others are")
-        self.run, column = np.nonzero(present)
+        self.name, self.over_time = name, len(fields)
+        self.run, column = np.divmod(np.flatnonzero(present), count)
         when = np.arange(count, dtype=np.float64) if times is None else np.asarray(times)
         if when.shape not in ((count,), (n, count)):
             raise DataError(f"times: shape {when.shape}, expected ({count},) or ({n}, {count})")
         self.clock = Clock.of(np.atleast_2d(when), step)
         numbers = self.clock.numbers(when.ravel()).reshape(when.shape)
         self.instant = np.broadcast_to(numbers, (n, count))[self.run, column]
-        self.fields = {
-            key: _runs_of(array[self.run, column], places[key], periodic, kinds.get(key), key)
-            for key, array in arrays.items()
-        }
-        self.constants = {
-            k: _constant(k, v, n, periodic, kinds.get(k)) for k, v in (constants or {}).items()
-        }
+
+        def made(key: str, values: Any, points: object, repeats: Any) -> FieldRuns:
+            kind = kinds.get(key, "identity")
+            return FieldRuns.of(values, points, kind, periodic=repeats, name=key)
+
+        found = {k: made(k, one.values[present], one.points, periodic) for k, one in arrays.items()}
+        for key, value in constants.items():
+            values, points = _with_points(value)
+            one = made(key, values, points, periodic if points is not None else False)
+            if len(one) != n:
+                raise DataError(f"{key}: {len(one)} values, one for each of {n} runs expected")
+            found[key] = replace(one, values=one.values[self.run])
+        self.snapshots = Runs(found, name=name)
         self.groups = np.arange(n) if groups is None else group_numbers(groups, n)
         if not len(self.pairs()[0]):
             raise DataError(f"{name}: no instant is followed by one a step later")
-
-    @classmethod
-    def of(
-        cls, data: Any, fields: str | Sequence[str], constants: str | Sequence[str] = (),
-        time: str | None = None, run: str | None = None, **options: Any,
-    ) -> Trajectories:  # fmt: skip
-        """Return the trajectories of an xarray.Dataset.
-
-        Parameters
-        ----------
-        data : xarray.Dataset
-        fields, constants : str or sequence of str
-            Names of variables, as ``"u,v"`` or a list. Constants have no dimension of time.
-        time, run : str, optional
-            Dimensions that count instants and runs; by default those of usual names. Without one of
-            runs there is a single run.
-        **options
-            ``groups``, ``step``, ``periodic``, ``transform`` and ``name`` of `Trajectories`.
-        """
-        names = listed(fields, "fields")
-        kept = listed(constants, "constants") if len(constants) else []
-        for key in [*names, *kept]:
-            if key not in data:
-                raise DataError(f"no variable {key!r}; there are {', '.join(map(str, data))}")
-        first = data[names[0]]
-        time = time or next((d for d in first.dims if str(d).lower() in TIME_NAMES), None)
-        if time is None or time not in first.dims:
-            raise DataError(f"{names[0]}: no dimension of time among {first.dims}; name it: time=")
-        run = run or next(
-            (d for d in first.dims if str(d).lower() in (*RUN_NAMES, "trajectory")), None
-        )
-        known = {k: _lined(data[k], (run, time) if k in names else (run,)) for k in [*names, *kept]}
-        times = data[time].values if time in data.coords else None
-        there = {key: known[key] for key in names}
-        return cls(there, times, {k: known[k] for k in kept}, **options)
 
     def __len__(self) -> int:
         return len(self.groups)
 
     def __repr__(self) -> str:
-        names = ", ".join([*self.fields, *self.constants])
+        names = ", ".join(self.snapshots.inputs)
         return f"Trajectories({len(self)} runs, {len(self.run)} instants of {names})"
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -236,71 +205,91 @@ class Trajectories:
         place[numbers] = np.arange(len(numbers))
         order = np.argsort(place[self.run], kind="stable")
         rows = order[place[self.run][order] >= 0]
-        return self._with(rows, place[self.run[rows]], numbers)
+        return self._with(rows, place[self.run[rows]], self.groups[numbers])
 
-    def _with(self, rows: np.ndarray, run: np.ndarray, numbers: np.ndarray) -> Trajectories:
-        """Return snapshots of these rows, whose runs are now `run`, before of these numbers."""
-        some = object.__new__(Trajectories)
-        some.name, some.clock = self.name, self.clock
-        some.run, some.instant, some.groups = run, self.instant[rows], self.groups[numbers]
-        some.fields = {k: replace(v, values=v.values[rows]) for k, v in self.fields.items()}
-        some.constants = {
-            k: replace(v, values=v.values[numbers]) for k, v in self.constants.items()
-        }
+    def _with(self, rows: np.ndarray, run: np.ndarray, groups: np.ndarray) -> Trajectories:
+        """Return snapshots of these rows, which are now of these runs."""
+        some = copy(self)
+        some.snapshots = self.snapshots[rows]
+        some.run, some.instant, some.groups = run, self.instant[rows], groups
         return some
 
     def cut(self) -> Trajectories:
         """Return runs cut into pieces where there are few: some pieces can then be held out."""
-        groups = np.unique(self.groups)
-        if len(groups) >= MIN_BLOCKS:
+        if len(np.unique(self.groups)) >= MIN_BLOCKS:
             return self
         length = max(MIN_BLOCK, -(-len(self.run) // MIN_BLOCKS))
         start = np.searchsorted(self.run, np.arange(len(self)))
-        piece = (np.arange(len(self.run)) - start[self.run]) // length
-        _, first, run = np.unique(
-            self.run * len(self.run) + piece, return_index=True, return_inverse=True
-        )
-        some = self._with(np.arange(len(self.run)), run, self.run[first])
-        some.groups = np.arange(len(first))
-        return some
+        every = np.arange(len(self.run))
+        piece = self.run * len(every) + (every - start[self.run]) // length
+        labels, run = np.unique(piece, return_inverse=True)
+        return self._with(every, run, np.arange(len(labels)))
 
     def split(self, seed: int, shares: Sequence[float]) -> list[Trajectories]:
         """Split the runs at random into parts of such shares; groups stay together."""
-        labels, number = np.unique(self.groups, return_inverse=True)
-        order = numpy_generator(seed, "trajectories", "split").permutation(len(labels))
+        labels = np.unique(self.groups)
+        order = numpy_generator(seed, "trajectories", "split").permutation(labels)
         ends = np.round(np.cumsum(shares) * len(labels)).astype(int)[:-1]
-        return [self[np.flatnonzero(np.isin(number, part))] for part in np.split(order, ends)]
-
-    def snapshots(self) -> dict[str, FieldRuns]:
-        """Return all fields and constants with a row for each snapshot."""
-        repeated = {k: replace(v, values=v.values[self.run]) for k, v in self.constants.items()}
-        return {**self.fields, **repeated}
+        return [self[np.flatnonzero(np.isin(self.groups, part))] for part in np.split(order, ends)]
 
 
 def open_trajectories(
     path: Path | str, fields: str | Sequence[str], constants: str | Sequence[str] = (),
     time: str | None = None, run: str | None = None, **options: Any,
 ) -> Trajectories:  # fmt: skip
-    """Return the trajectories that a NetCDF or Zarr file holds (`Trajectories.of`).
+    """Return the trajectories that a NetCDF or Zarr file holds.
 
-    It raises `DataError` if the file cannot be read, or a variable cannot be used.
+    Parameters
+    ----------
+    path : path, or xarray.Dataset
+    fields, constants : str or sequence of str
+        Names of variables, as ``"u,v"`` or a list. Constants have no dimension of time.
+    time, run : str, optional
+        Dimensions that count instants and runs; by default those that the CF conventions or usual
+        names tell. Without one of runs there is a single run.
+    **options
+        ``groups``, ``step``, ``periodic``, ``transform`` and ``name`` of `Trajectories`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or a variable cannot be used.
     """
+    if hasattr(path, "data_vars"):
+        return _trajectories(path, fields, constants, time, run, options)
     (one,) = paths_of([path])
     with as_dataset(one) as data:
         try:
-            options = {"name": one.stem, **options}
-            return Trajectories.of(data, fields, constants, time, run, **options)
+            return _trajectories(data, fields, constants, time, run, {"name": one.stem, **options})
         except DataError as error:
             raise DataError(f"{one}: {error}") from None
 
 
-def _lined(array: Any, first: Sequence[str | None]) -> Any:
-    """Return a labelled array with dimensions of runs and instants first, made where none is."""
-    for name in first:
-        if name is None or name not in array.dims:
-            array = array.expand_dims(name or "run")
-    named = [name or "run" for name in first]
-    return array.transpose(*named, ...)
+def _trajectories(
+    data: Any, fields: Any, constants: Any, time: str | None, run: str | None,
+    options: Mapping[str, Any],
+) -> Trajectories:  # fmt: skip
+    """Return the trajectories of an xarray.Dataset."""
+    names, kept = listed(fields, "fields"), listed(constants, "constants") if constants else []
+    if lacking := [key for key in [*names, *kept] if key not in data]:
+        raise DataError(f"no variable {lacking[0]!r}; there are {', '.join(map(str, data))}")
+    first = data[names[0]]
+    attributes = {d: data[d].attrs if d in data.coords else {} for d in first.dims}
+    named = (d for d, own in attributes.items() if axis_number(str(d), own) == TIME)
+    time = time or next(named, None)
+    if time is None or time not in first.dims:
+        raise DataError(f"{names[0]}: no dimension of time among {first.dims}; name it: time=")
+    run = run or next((d for d in RUN_NAMES if d in first.dims), "run")
+    there = {key: _lined(data[key], run, time) for key in names}
+    times = data[time].values if time in data.coords else None
+    return Trajectories(there, times, {key: _lined(data[key], run) for key in kept}, **options)
+
+
+def _lined(array: Any, *first: str) -> Any:
+    """Return a labelled array with these dimensions first, of length one where it has none."""
+    return array.expand_dims([name for name in first if name not in array.dims]).transpose(
+        *first, ...
+    )
 
 
 def _with_points(value: Any) -> tuple[Any, Any]:
@@ -308,45 +297,28 @@ def _with_points(value: Any) -> tuple[Any, Any]:
     return value if isinstance(value, tuple) and len(value) == 2 else (value, None)
 
 
-def _instants(array: Any, what: str) -> Any:
-    """Return values (N, T, ...) of fields as floats; labelled ones stay so."""
-    if hasattr(array, "dims"):
-        return _Labelled(array, what)
-    found = plain_array(array, what, True, DataError)
-    if found.dtype.kind not in "biuf" or found.ndim < 2:
-        raise DataError(f"{what}: numbers (runs, instants, ...), found {found.dtype} {found.shape}")
-    return found.astype(np.float64) if found.dtype.kind != "f" else found
+class _Snapshots(NamedTuple):
+    """Values (N T, ...) of a field over time, labelled or not, and which snapshots have some."""
+
+    values: Any
+    points: Any
+    shape: tuple[int, int]
+    present: np.ndarray
 
 
-class _Labelled:
-    """Values of a DataArray (N, T, ...): some snapshots of it keep its names and coordinates."""
-
-    def __init__(self, array: Any, what: str) -> None:
-        if array.dtype.kind not in "biuf":
-            raise DataError(f"{what}: numbers expected, found {array.dtype}")
-        self._array, self.shape = array, array.shape
-        self._values = np.asarray(array.values, dtype=np.float64)
-
-    def reshape(self, *shape: int) -> np.ndarray:
-        """Return the values in another shape."""
-        return self._values.reshape(shape)
-
-    def __getitem__(self, index: Any) -> Any:
-        rest = self._array.dims[2:]
-        own = {k: v for k, v in self._array.coords.items() if set(v.dims) <= set(rest)}
-        made = library("xarray").DataArray
-        return made(self._values[index], own, ("run", *rest), self._array.name, self._array.attrs)
-
-
-def _runs_of(
-    values: Any, points: object, periodic: Any, transform: str | None, name: str
-) -> FieldRuns:
-    return FieldRuns.of(values, points, transform or "identity", periodic=periodic, name=name)
-
-
-def _constant(name: str, value: Any, size: int, periodic: Any, transform: str | None) -> FieldRuns:
-    array, points = _with_points(value)
-    found = _runs_of(array, points, periodic if points is not None else False, transform, name)
-    if len(found) != size:
-        raise DataError(f"{name}: {len(found)} values, one for each of {size} runs expected")
-    return found
+def _of_snapshots(value: Any, what: str) -> _Snapshots:
+    """Return the snapshots of a field (N, T, ...)."""
+    given, points = _with_points(value)
+    named = hasattr(given, "dims")
+    array: Any = given if named else plain_array(given, what, True, DataError)
+    if array.dtype.kind not in "biuf" or array.ndim < 2:
+        raise DataError(f"{what}: numbers (runs, instants, ...), found {array.dtype} {array.shape}")
+    shape = array.shape[:2]
+    if named:
+        first = array.dims[:2]
+        array = array.drop_vars(first, errors="ignore").stack(snapshot=first, create_index=False)
+        array = array.transpose("snapshot", ...)
+    else:
+        array = array.reshape(-1, *array.shape[2:])
+    missing: Any = np.isnan(np.asarray(array)).reshape(len(array), -1)
+    return _Snapshots(array, points, shape, ~missing.all(1))

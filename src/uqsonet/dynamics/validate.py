@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from uqsonet.dynamics.instants import encoded
 from uqsonet.dynamics.trajectories import Trajectories
 from uqsonet.errors import DataError, ObservationError
 from uqsonet.fields.field import part_columns
 from uqsonet.files import path_of, write_text
-from uqsonet.gauss.metrics import ascending, coverage, crps
+from uqsonet.fitting.card import table_lines
+from uqsonet.gauss.metrics import ascending, coverage, crps, rank_shares
 from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.show.export import csv_text
 
 SAMPLES = 300  # of each answer
 RANKS = 10  # classes of the rank histogram
@@ -29,19 +30,24 @@ class Instant:
     """Scores of a field at one instant, averaged over runs and points, in the field's units.
 
     `lead` counts steps since the last reading, 0 before. `spread` is the root mean square std: that
-    of an honest law is as large as the error of its mean, `rmse`. `ranks` are the shares of truths
-    in tenths of the law, each 0.1 where it is honest; `runs` the error of the mean of the runs.
+    of an honest law is as large as the error of its mean, `rmse`. `runs` is the error of the mean
+    of the runs. `ranks` are the shares of truths in tenths of the law, each 0.1 where it is honest.
     """
 
     time: Any
     lead: int
     rmse: float
     spread: float
+    runs: float
     crps: float
     held_50: float
     held_90: float
-    runs: float
-    ranks: tuple[float, ...]
+    ranks: list[float]
+
+    def row(self) -> dict[str, Any]:
+        """Return the scores as a flat row of a table."""
+        found = {name: value for name, value in vars(self).items() if name != "ranks"}
+        return found | {f"rank_{k}": share for k, share in enumerate(self.ranks)}
 
 
 @dataclass(frozen=True)
@@ -52,22 +58,16 @@ class LeadReport:
     rows: tuple[Instant, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.field:>10} {'lead':>4} {'rmse':>9} {'spread':>9} {'crps':>9}   50   90  "
-                 "error of the runs' mean"]  # fmt: skip
-        lines += [
-            f"{one.time!s:>10.10} {one.lead:4d} {one.rmse:9.4g} {one.spread:9.4g} {one.crps:9.4g} "
-            f"{100 * one.held_50:4.0f} {100 * one.held_90:4.0f}  {one.runs:9.4g}"
-            for one in self.rows
-        ]
-        return "\n".join(lines)
+        names = [*Instant.__annotations__][:-1]
+        shown = ({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in one.row().items()}
+                 for one in self.rows)  # fmt: skip
+        return "\n".join([self.field, *table_lines([{k: one[k] for k in names} for one in shown])])
 
     def save(self, path: Path | str) -> None:
         """Write the scores as CSV."""
-        names, text = [*Instant.__annotations__][:-1], io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow([*names, *(f"rank_{k}" for k in range(RANKS))])
-        table.writerows([*(getattr(one, name) for name in names), *one.ranks] for one in self.rows)
-        write_text(path_of(path, "written"), text.getvalue())
+        rows = [one.row() for one in self.rows]
+        lines = ([str(value) for value in one.values()] for one in rows)
+        write_text(path_of(path, "written"), csv_text(iter([list(rows[0]), *lines])))
 
 
 def validate(
@@ -75,22 +75,18 @@ def validate(
     noise_std: float | None, smooth: bool, seed: int,
 ) -> LeadReport:  # fmt: skip
     """Return the scores of held-out runs, each read by sensors at random points of its own."""
-    fields = model.fields
-    name = field or fields[0].name
-    names = [one.name for one in fields]
-    if {*held_out.fields, *held_out.constants} != set(names) or name not in names:
+    names = [one.name for one in model.fields]
+    name = field or names[0]
+    if set(held_out.snapshots.inputs) != set(names) or name not in names:
         raise DataError(f"held-out runs must have the fields {', '.join(names)}")
-    lengths = np.bincount(held_out.run)
-    length = int(lengths.min())
+    length, number = int(np.bincount(held_out.run).min()), names.index(name)
     if not 1 <= read <= length:
         raise ObservationError(f"read: {read} instants, runs have {length}")
-    number = names.index(name)
-    one, columns = fields[number], part_columns(fields, number)
+    one, columns = model.fields[number], part_columns(model.fields, number)
     level = model.emulator.default_noise(number) if noise_std is None else noise_std
     rows, rng = encoded(model.emulator, held_out), numpy_generator(seed, "dynamics", "validate")
-    times = model.clock.times(np.arange(length))
-    found = torch.zeros(len(held_out), length, 6 + RANKS, dtype=torch.float64)
     usual = torch.as_tensor(one.decode(model.emulator.bases.input_mean[columns]))
+    found, times = [], np.empty(0)
     for run in range(len(held_out)):
         mine = np.flatnonzero(held_out.run == run)[:length]
         truth = one.decode(rows[mine][:, columns].double())
@@ -103,26 +99,22 @@ def validate(
             until=times[-1], smooth=smooth,
         )[name]  # fmt: skip
         drawn = torch.as_tensor(answer.sample(SAMPLES))
-        found[run] = _scored(drawn, truth, usual)
-    mean = found.mean(0)
+        found.append([_scored(*both, usual) for both in zip(drawn, truth, strict=True)])
     table = []
-    for t, scores in enumerate(mean.tolist()):
-        error, spread, distance, held_50, held_90, runs, *ranks = scores
-        table.append(Instant(times[t], max(0, t - read + 1), error**0.5, spread**0.5, distance,
-                             held_50, held_90, runs**0.5, tuple(ranks)))  # fmt: skip
+    for t, (error, spread, runs, mean, held_50, held_90, *ranks) in enumerate(
+        np.mean(found, 0).tolist()
+    ):
+        roots = error**0.5, spread**0.5, runs**0.5
+        lead = max(0, t - read + 1)
+        table.append(Instant(times[t], lead, *roots, mean, held_50, held_90, ranks))
     return LeadReport(one.label, tuple(table))
 
 
-def _scored(drawn: torch.Tensor, truth: torch.Tensor, usual: torch.Tensor) -> torch.Tensor:
-    """Return scores (T, 6 + RANKS) of samples (T, n, M)."""
-    found = []
-    for some, true in zip(drawn, truth, strict=True):
-        ordered = ascending(some)
-        place = (ordered < true[:, None]).sum(1) * RANKS // (ordered.shape[1] + 1)
-        ranks = torch.bincount(place, minlength=RANKS) / len(true)
-        found.append(
-            [float((some.mean(0) - true).square().mean()), float(some.var(0).mean()),
-             crps(ordered, true), *coverage(ordered, true, (0.5, 0.9)),
-             float((usual - true).square().mean()), *ranks.tolist()]
-        )  # fmt: skip
-    return torch.tensor(found, dtype=torch.float64)
+def _scored(drawn: Tensor, truth: Tensor, usual: Tensor) -> list[float]:
+    """Return the scores of samples (n, M) in the order of `Instant`, the first three squared."""
+    ordered = ascending(drawn)
+    squares = (drawn.mean(0) - truth).square(), drawn.var(0), (usual - truth).square()
+    return [
+        *(float(one.mean()) for one in squares), crps(ordered, truth),
+        *coverage(ordered, truth, (0.5, 0.9)), *rank_shares(ordered, truth, RANKS),
+    ]  # fmt: skip

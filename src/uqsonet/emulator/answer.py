@@ -78,6 +78,11 @@ class FieldPosterior:
         return self._law.sets
 
     @property
+    def batch(self) -> tuple[str, Any]:
+        """Name and labels (B,) of the dimension of a batch."""
+        return "set", self.sensors.labels
+
+    @property
     def field(self) -> Field:
         """The field that this is the law of."""
         return self.law.field

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,42 +78,57 @@ class ConformalFactors:
     calibration runs.
     """
 
-    def __init__(self, operator: Emulator) -> None:
+    def __init__(self, operator: Any) -> None:
         self._operator = operator
-        self._runs = len(operator.calibration)
-        self._kept: dict[object, float] = {}
+        self._kept: dict[object, list[float]] = {}
 
     def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:
         """Return lower end, median and upper end (B, 3, M) of a plain band, made conformal.
 
         It raises `ObservationError` if there are too few calibration runs for the level.
         """
-        require_runs(self._runs, level)
-        ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
-        found = [self._factor(one, law.number, level, whole) for one in ones]
-        factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
+        require_runs(self.runs(law), level)
+        found = (self._factors(law, one, level, whole) for one in self.together(law))
+        factors = torch.tensor([*chain.from_iterable(found)], dtype=torch.float64)[:, None, None]
         # Of the transformed field, so that the band stays within the field's range.
         ends = law.field.transform.forward(plain)
         median = ends[:, 1:2]
         return law.field.transform.inverse(law.within(median + factors * (ends - median)))
 
-    def _factor(self, one: Sensors, number: int, level: float, whole: bool) -> float:
-        """Return by how much the plain band of a field given one set must be widened."""
-        operator, kept = self._operator, self._kept
-        used = one.mask[0]
-        parts = (one.field, one.locations, one.noise_std, one.weights)
-        key = number, b"".join(t[0][used].numpy().tobytes() for t in parts if t is not None)
+    def _factors(self, law: FieldLaw, sets: Sensors, level: float, whole: bool) -> list[float]:
+        """Return by how much the plain band of a field must be widened, for each set."""
+        kept, key = self._kept, self.key(law, sets)
         if (key, level, whole) in kept:
             return kept[key, level, whole]
-        levels = sorted(q for q in {level, *USUAL_LEVELS} if self._runs >= _runs_needed(q))
-        parts = [_ratios(runs.emulator or operator, runs, one, number, levels)
-                 for runs in operator.calibration]  # fmt: skip
+        levels = sorted(q for q in {level, *USUAL_LEVELS} if self.runs(law) >= _runs_needed(q))
+        found = self.ratios(law, sets, levels)
         while len(kept) > MAX_KEPT_FACTORS:
             kept.pop(next(iter(kept)))
-        for q, found in zip(levels, map(torch.cat, zip(*parts, strict=True)), strict=True):
-            kept[key, q, False] = pointwise_factor(found, q)
-            kept[key, q, True] = function_factor(found, q)
+        for k, q in enumerate(levels):
+            kept[key, q, False] = [pointwise_factor(one[k], q) for one in found]
+            kept[key, q, True] = [function_factor(one[k], q) for one in found]
         return kept[key, level, whole]
+
+    def runs(self, law: FieldLaw) -> int:
+        """Return the number of runs that calibrate a law."""
+        return len(self._operator.calibration)
+
+    def together(self, law: FieldLaw) -> list[Sensors]:
+        """Return the sets of a law that are answered together: each alone."""
+        return [law.sets[b : b + 1] for b in range(len(law.sets))]
+
+    def key(self, law: FieldLaw, sets: Sensors) -> object:
+        """Return what the factors of some sets depend on."""
+        parts = (sets.field, sets.locations, sets.noise_std, sets.weights)
+        read = b"".join(t[sets.mask].numpy().tobytes() for t in parts if t is not None)
+        return law.number, tuple(sets.counts.tolist()), read
+
+    def ratios(self, law: FieldLaw, sets: Sensors, levels: list[float]) -> list[list[Tensor]]:
+        """Return `ratios` (n, k) of all runs, of each set for each level."""
+        operator = self._operator
+        parts = [_ratios(runs.emulator or operator, runs, sets, law.number, levels)
+                 for runs in operator.calibration]  # fmt: skip
+        return [[torch.cat(one) for one in zip(*parts, strict=True)]]
 
 
 def _ratios(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -120,7 +120,9 @@ def fit(
         runs = without_rounding(runs)
         if drift:
             splits = [one.uncalibrated() for one in splits]
-        noise = _noise(runs, sensors, noise_std)
+        there = [*runs.inputs, *runs.outputs]
+        read = sensors if isinstance(sensors, Mapping) else runs.inputs
+        noise = noise_of(there, read, noise_std)
         data, best, largest, tried = choose_linear(runs, splits, sensors, noise, seed)
         for text in drowned(data.inputs + data.outputs, noise):
             warnings.warn(text, DataWarning, stacklevel=2)
@@ -185,12 +187,13 @@ def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None
         )
 
 
-def _noise(runs: Runs, sensors: object, noise_std: Any) -> dict[str, float]:
-    """Return the noise of sensors by field; refuse what is not finite, or negative."""
+def noise_of(there: Sequence[str], read: Iterable[object], noise_std: Any) -> dict[str, float]:
+    """Return the noise of sensors by field; refuse what is not finite, or negative.
+
+    One number is meant for those that are `read` of the fields that are `there`.
+    """
     if not isinstance(noise_std, Mapping):
-        read = sensors if isinstance(sensors, Mapping) else runs.inputs
         noise_std = dict.fromkeys(map(str, read), noise_std)
-    there = [*runs.inputs, *runs.outputs]
     for name, level in noise_std.items():
         if name not in there:
             known = f"{', '.join(there)}{nearest(str(name), there)}"

@@ -26,7 +26,7 @@ TIME = 3  # number of the time axis
 
 RUN_NAMES = (
     "run", "runs", "sample", "samples", "realization", "realisation", "member", "ensemble", "case",
-    "simulation", "sim", "number", "batch", "n", "N",
+    "simulation", "sim", "number", "batch", "trajectory", "n", "N",
 )  # fmt: skip
 """Usual names of the dimension that counts runs."""
 
@@ -34,7 +34,7 @@ COORDINATE_NAMES = (
     r"x|lon|long|longitude|easting|xlong|nav_lon|lon_\w+|\w+_lon|x[-_]?(coordinate|c|coord)",
     r"y|lat|latitude|northing|xlat|nav_lat|lat_\w+|\w+_lat|y[-_]?(coordinate|c|coord)",
     r"z|height|depth|level|lev|altitude|z[-_]?(coordinate|c|coord)",
-    r"t|time|date|t[-_]?(coordinate|c|coord)",
+    r"t|time|valid_time|date|t[-_]?(coordinate|c|coord)",
 )
 """Usual names of coordinates x, y, z and time, in lower case."""
 

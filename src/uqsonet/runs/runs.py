@@ -107,9 +107,12 @@ class Runs:
             raise DataError(f"none of {len(kept)} runs is complete")
 
     def _take(self, index: np.ndarray) -> None:
+        known: dict[int, np.ndarray] = {}  # both sides may have the same values
         for side in (self.inputs, self.outputs):
             for key, field in side.items():
-                side[key] = replace(field, values=taken(field.values, index, key), kept=None)
+                if id(field.values) not in known:
+                    known[id(field.values)] = taken(field.values, index, key)
+                side[key] = replace(field, values=known[id(field.values)], kept=None)
         self.groups = None if self.groups is None else self.groups[index]
 
     def __len__(self) -> int:

@@ -22,8 +22,8 @@ from uqsonet.sensors.sensors import (
     Sensors,
     WeightedPoints,
     field_number,
-    in_sets,
     no_sensors,
+    one_after_another,
     sensors_at,
     side_by_side,
 )
@@ -101,10 +101,7 @@ def _read_one(fields: Sequence[Field], sensors: Any, noise_std: object, inputs: 
         found = [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
         if any(not one.single for one in found):
             raise ObservationError("a list of sets must hold single sets, found a batch in it")
-        sizes = [one.values.shape[1] for one in found]
-        parts = torch.arange(sum(sizes)).split(sizes)
-        members = {str(k): part.tolist() for k, part in enumerate(parts)}
-        return in_sets(side_by_side(found), members, False)
+        return replace(one_after_another(found), labels=[str(k) for k in range(len(found))])
     plain = isinstance(sensors, float | int | np.ndarray | Tensor)
     lacking = ": are the values missing?" if plain else ""
     raise ObservationError(

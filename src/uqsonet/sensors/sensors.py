@@ -188,6 +188,16 @@ def in_sets(sensors: Sensors, members: Mapping[str, Sequence[int]], single: bool
     return replace(found, values=values, labels=list(members), single=single)
 
 
+def one_after_another(found: Sequence[Sensors]) -> Sensors:
+    """Return the sets of several batches as one batch, without their padding, padded anew."""
+    flat = side_by_side([one.each(lambda t, one=one: t[one.mask][None]) for one in found])
+    sizes = [int(count) for one in found for count in one.counts]
+    parts = torch.arange(sum(sizes)).split(sizes)
+    labels = [label for one in found for label in one.labels]
+    members = {str(k): part.tolist() for k, part in enumerate(parts)}
+    return replace(in_sets(flat, members, False), labels=labels)
+
+
 def no_sensors(fields: Sequence[Field]) -> Sensors:
     """Return one set without a sensor."""
     dim = max(field.domain.dim for field in fields)

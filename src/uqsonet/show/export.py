@@ -47,9 +47,10 @@ def as_dataset(
     field = posterior.field
     there = None if points is None else posterior._points(points)
     dims, coordinates, shaped = labelled(field, there)
-    lead: tuple[str, ...] = () if posterior.single else ("set",)
+    batch, labels = posterior.batch
+    lead: tuple[str, ...] = () if posterior.single else (batch,)
     if lead:
-        coordinates["set"] = posterior.sensors.labels
+        coordinates[batch] = labels
     variables, units = {}, {"units": field.units}
     for name, value in arrays.items():
         before = (*lead, "sample") if name == "samples" else lead
@@ -90,17 +91,21 @@ def _places(field: Field, points: object) -> np.ndarray:
 def answer_lines(
     posterior: Any, arrays: Mapping[str, np.ndarray], points: object = None
 ) -> Iterator[list[str]]:
-    """Yield the rows of a table ``[set,]x[,y[,z]],mean,std,lower,upper``, its header first."""
+    """Yield the rows of a table ``[set,]x[,y[,z]],mean,std,lower,upper``, its header first.
+
+    Over time it is ``time,x...``.
+    """
     places, single = _places(posterior.field, points), posterior.single
+    batch, labels = posterior.batch
     columns = {name: array for name, array in arrays.items() if name != "samples"}
     for k in range(arrays["samples"].shape[-2] if "samples" in arrays else 0):
         columns[f"sample_{k + 1}"] = arrays["samples"][..., k, :]
     names = [*posterior.field.axes, *columns]
-    yield names if single else ["set", *names]
-    for row, label in enumerate([""] if single else posterior.sensors.labels):
+    yield names if single else [batch, *names]
+    for row, label in enumerate([""] if single else labels):
         here = [column if single else column[row] for column in columns.values()]
         for line in np.column_stack([places, *here]):
-            yield [*([] if single else [label]), *(f"{value:.9g}" for value in line)]
+            yield [*([] if single else [str(label)]), *(f"{value:.9g}" for value in line)]
 
 
 def placement_lines(placement: Any, fields: Sequence[Field]) -> Iterator[list[str]]:
@@ -139,7 +144,8 @@ def write_answer(
     elif suffix == ".vtu":
         _write_mesh(posterior.field, path, arrays, points)
     else:
-        labels = {} if posterior.single else {"set": np.array(posterior.sensors.labels)}
+        batch, labels = posterior.batch
+        labels = {} if posterior.single else {batch: np.array(labels)}
         places = _places(posterior.field, points)
         with atomic_path(path) as part, part.open("wb") as file:
             np.savez(file, **arrays, points=places, level=np.array(level), **labels)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from uqsonet.files import atomic_path, path_of
 from uqsonet.show.pictures import BLUE, GREY, ORANGE, _figure, _map, _saved
 
 SHOWN_POINTS = 6  # points of a cloud whose lines over time are drawn
+LEVEL = 0.9  # of the band in a film
 FILMS = (".gif", ".mp4")
 
 
@@ -31,27 +32,39 @@ def draw_over_time(
     return _saved(figure, path)
 
 
+def _read(answer: Any, t: slice | int) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers of instants (k,), and places (k, d), at which the field itself is read."""
+    sets, number = answer.sensors[np.atleast_1d(np.arange(len(answer.path))[t])], answer.number
+    there, row = (sets.mask & (sets.field == number)).nonzero(as_tuple=True)
+    places = sets.locations if sets.weights is None else sets.locations[:, :, 0]
+    return there.numpy(), places[there, row].numpy()
+
+
 def _strips(answer: Any, truth: np.ndarray | None) -> Any:
     """Draw mean, std and truth of a field on a line as maps of place and time."""
-    mean, std = np.asarray(answer.mean()), np.asarray(answer.std())
     x, times = answer.field.domain.points()[:, 0].numpy(), answer.times
-    parts = [("mean", mean, "viridis"), ("standard deviation", std, "magma")]
-    if truth is not None:
-        parts.insert(1, ("truth", truth, "viridis"))
+    order, parts = x.argsort(), _parts(answer, truth)
     figure = _figure(3.6 * len(parts), 3.6)
-    ends = mean.min(), mean.max()
-    for k, (name, values, colours) in enumerate(parts):
+    for k, (name, values, colours, (low, high)) in enumerate(parts):
         axes = figure.add_subplot(1, len(parts), k + 1)
-        low, high = ends if name != "standard deviation" else (0.0, std.max())
-        drawn = axes.pcolormesh(times, x, values.T, cmap=colours, vmin=low, vmax=high)
-        figure.colorbar(drawn, ax=axes)
+        drawn = axes.pcolormesh(times, x[order], values.T[order], cmap=colours, vmin=low, vmax=high)
+        figure.colorbar(drawn, ax=axes, label=answer.field.label)
         axes.set(title=name, xlabel="time", ylabel=answer.field.axis_labels[0])
         axes.tick_params(axis="x", labelrotation=30)
-        if name == "mean":
-            there, row = answer.sensors.mask.numpy().nonzero()
-            places = answer.sensors.locations[..., 0].numpy()
-            axes.plot(times[there], places[there, row], ".", color=ORANGE, markersize=3)
+        there, places = _read(answer, slice(None))
+        axes.plot(times[there], places[:, 0], ".", color=ORANGE, markersize=3)
     return figure
+
+
+def _parts(answer: Any, truth: np.ndarray | None) -> list[tuple[str, np.ndarray, str, Any]]:
+    """Return what maps show (T, M), by name: values, colours, and the ends of these."""
+    mean, std = np.asarray(answer.mean()), np.asarray(answer.std())
+    every = [mean] if truth is None else [mean, truth]
+    ends = min(map(np.min, every)), max(map(np.max, every))
+    shown = [
+        (name, one, "viridis", ends) for name, one in zip(("mean", "truth"), every, strict=False)
+    ]
+    return [*shown, ("standard deviation", std, "magma", (0.0, std.max()))]
 
 
 def _lines(answer: Any, level: float, truth: np.ndarray | None) -> Any:
@@ -99,39 +112,55 @@ def film(answer: Any, path: object, truth: object, rate: int) -> None:
 
 def _frames(answer: Any, truth: np.ndarray | None) -> tuple[Any, Iterator[None]]:
     """Return a figure, and what draws one instant after another into it."""
-    mean, std = np.asarray(answer.mean()), np.asarray(answer.std())
-    domain, ends = answer.field.domain, (mean.min(), mean.max())
-    parts = [("mean", mean, "viridis", ends)]
-    if truth is not None:
-        parts.append(("truth", truth, "viridis", ends))
-    parts.append(("standard deviation", std, "magma", (0.0, std.max())))
-    line, points = domain.dim == 1, domain.points().numpy()
-    figure = _figure(6.5, 4) if line else _figure(3.8 * len(parts), 3.8)
+    field = answer.field
+    if field.domain.size == 1:
+        raise ObservationError(f"{field.name} is a single number: plot shows it over time")
+    line = field.domain.dim == 1
+    figure = _figure(6.5, 4) if line else _figure(4.2 * (2 if truth is None else 3), 3.8)
+    drawn = (_line_now if line else _maps_now)(figure, answer, truth)
 
-    def drawn() -> Iterator[None]:
-        for t, time in enumerate(answer.times):
-            figure.clear()
-            if line:
-                _line_now(figure.add_subplot(), points[:, 0], mean[t], std[t], truth, t, ends)
-            for k, (name, values, colours, (low, high)) in enumerate([] if line else parts):
-                axes = figure.add_subplot(1, len(parts), k + 1)
-                shown = _map(axes, points, values[t], colours, {"vmin": low, "vmax": high})
-                figure.colorbar(shown, ax=axes, shrink=0.7)
-                axes.set_title(name)
-            figure.suptitle(f"{answer.field.label}, time {time}")
+    def titled() -> Iterator[None]:
+        for time, _ in zip(answer.times, drawn, strict=True):
+            figure.suptitle(f"{field.label}, time {time}")
             yield
 
-    return figure, drawn()
+    return figure, titled()
 
 
-def _line_now(
-    axes: Any, x: np.ndarray, mean: np.ndarray, std: np.ndarray, truth: np.ndarray | None, t: int,
-    ends: tuple[float, float],
-) -> None:  # fmt: skip
-    """Draw a field on a line at one instant: mean, two standard deviations, truth."""
-    axes.fill_between(x, mean - 2 * std, mean + 2 * std, color=BLUE, alpha=0.25)
-    axes.plot(x, mean, color=BLUE)
-    if truth is not None:
-        axes.plot(x, truth[t], "--", color=GREY)
-    margin = 0.2 * (ends[1] - ends[0])
-    axes.set_ylim(ends[0] - margin, ends[1] + margin)
+def _line_now(figure: Any, answer: Any, truth: np.ndarray | None) -> Iterator[None]:
+    """Draw a field on a line at each instant: mean, band, truth, and where sensors read it."""
+    field, x = answer.field, answer.field.domain.points()[:, 0].numpy()
+    order, mean = x.argsort(), np.asarray(answer.mean())
+    lower, upper = map(np.asarray, answer.band(LEVEL))
+    every = [lower, upper] if truth is None else [lower, upper, truth]
+    ends = min(map(np.min, every)), max(map(np.max, every))
+    margin = 0.05 * (ends[1] - ends[0])
+    for t in range(len(mean)):
+        figure.clear()
+        axes = figure.add_subplot()
+        band = lower[t][order], upper[t][order]
+        axes.fill_between(x[order], *band, color=BLUE, alpha=0.25, label=f"{100 * LEVEL:g} % band")
+        axes.plot(x[order], mean[t][order], color=BLUE, label="mean")
+        if truth is not None:
+            axes.plot(x[order], truth[t][order], "--", color=GREY, label="truth")
+        for place in _read(answer, t)[1][:, 0]:
+            axes.axvline(place, color=ORANGE, lw=0.8)
+        axes.set(xlabel=field.axis_labels[0], ylabel=field.label)
+        axes.set_ylim(ends[0] - margin, ends[1] + margin)
+        axes.legend(frameon=False, fontsize="small", ncols=3, loc="upper right")
+        yield
+
+
+def _maps_now(figure: Any, answer: Any, truth: np.ndarray | None) -> Iterator[None]:
+    """Draw maps of mean, truth and std at each instant, and where sensors read the field."""
+    parts, points = _parts(answer, truth), answer.field.domain.points().numpy()
+    for t in range(len(answer.path)):
+        figure.clear()
+        for k, (name, values, colours, (low, high)) in enumerate(parts):
+            axes = figure.add_subplot(1, len(parts), k + 1)
+            shown = _map(axes, points, values[t], colours, {"vmin": low, "vmax": high})
+            figure.colorbar(shown, ax=axes, shrink=0.7, label=answer.field.label)
+            axes.plot(*_read(answer, t)[1][:, :2].T, ".", color=ORANGE)
+            labels = answer.field.axis_labels
+            axes.set(title=name, xlabel=labels[0], ylabel=labels[1])
+        yield
