@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from uqsonet.emulator.field_law import BAND_SAMPLES, FieldLaw
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import part_columns
+from uqsonet.fields.field import Field, part_columns
 from uqsonet.gauss.metrics import MIN_SPAN
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
@@ -55,6 +56,11 @@ class Calibration:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @cached_property
+    def gaps(self) -> bool:
+        """Whether some values were not read, NaN: others are readings, with their noise."""
+        return bool(self.inputs.isnan().any() or self.outputs.isnan().any())
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,12 @@ class ConformalFactors:
         It raises `ObservationError` if there are too few calibration runs for the level.
         """
         require_runs(self._runs, level)
+        if any(one.gaps for one in self._operator.calibration):
+            if whole or law.sets.weights is not None:
+                raise ObservationError(
+                    "runs with gaps calibrate bands of single points, given sensors at points; "
+                    "kind='plain' gives the band of the law"
+                )
         ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
         found = [self._factor(one, law.number, level, whole) for one in ones]
         factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
@@ -107,9 +119,14 @@ class ConformalFactors:
         levels = sorted(q for q in {level, *USUAL_LEVELS} if self._runs >= _runs_needed(q))
         parts = [_ratios(runs.emulator or operator, runs, one, number, levels)
                  for runs in operator.calibration]  # fmt: skip
+        every = torch.stack([torch.cat(one) for one in zip(*parts, strict=True)])
+        every = every[:, ~every[0].isnan().all(1)]  # sensors have all readings of some runs
+        require_runs(every.shape[1], level)
         while len(kept) > MAX_KEPT_FACTORS:
             kept.pop(next(iter(kept)))
-        for q, found in zip(levels, map(torch.cat, zip(*parts, strict=True)), strict=True):
+        for q, found in zip(levels, every, strict=True):
+            if len(found) < _runs_needed(q):
+                continue
             kept[key, q, False] = pointwise_factor(found, q)
             kept[key, q, True] = function_factor(found, q)
         return kept[key, level, whole]
@@ -131,9 +148,28 @@ def _ratios(
     # All runs share random numbers, as a new function's band does by default: with them fixed,
     # runs and function are exchangeable.
     median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
+    if runs.gaps:
+        truth = _without_read(operator, sets, number, x, truth)
+        noise = operator.default_noise(number) * torch.special.ndtri(torch.from_numpy(ends[1:]))
+        off = [end - median for end in bands]  # readings have noise of their own
+        bands = [
+            median + one.sign() * (one.square() + level.square()).sqrt()
+            for one, level in zip(off, noise, strict=True)
+        ]
     return [
         ratios(median, low, high, truth) for low, high in zip(bands[::2], bands[1::2], strict=True)
     ]
+
+
+def _without_read(
+    operator: Emulator, sets: Sensors, number: int, x: Tensor, truth: Tensor
+) -> Tensor:
+    """Return values (n, k) of a field at points (k, d), NaN where a sensor of the run reads it."""
+    fields = operator.named_fields
+    same = torch.tensor([one.name == fields[number].name for one in fields])
+    at = sets.locations[..., : x.shape[1]]
+    read = (at[:, :, None] == x).all(3) & (sets.mask & same[sets.field])[..., None]
+    return truth.masked_fill(read.any(1), torch.nan)
 
 
 def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
@@ -152,7 +188,10 @@ def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Te
 
 
 def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
-    """Return calibration runs observed with the sensors of one set, noise included."""
+    """Return calibration runs observed with the sensors of one set, noise included.
+
+    Where runs have gaps, the nearest reading stands for each sensor, as it was read.
+    """
     assert operator.encoded
     keep = one.mask[0]
     compact = one.each(lambda t: t[:, keep])
@@ -160,17 +199,45 @@ def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(n, m, generator=generator, dtype=torch.float64)
     values = torch.empty_like(drawn)
+    every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
+    places, mask = every.locations.clone(), every.mask.clone()
     for number, field in enumerate(operator.named_fields):
         here = compact.field[0] == number
         if not bool(here.any()):
             continue
         some = compact.each(lambda t, here=here: t[:, here])
         some = replace(some, locations=some.locations[..., : field.domain.dim])
-        read = some.read(field.domain, _encoded(operator, runs, number).double().T.contiguous())
+        known = _encoded(operator, runs, number).double()
+        if runs.gaps:
+            at, mask[:, here] = _nearest_readings(field, some.locations[0], known)
+            values[:, here] = field.decode(known.gather(1, at))
+            places[:, here, : field.domain.dim] = field.domain.points().double()[at]
+            continue
+        read = some.read(field.domain, known.T.contiguous())
         level = some.noise_std[0].nan_to_num(nan=operator.default_noise(number)) / field.scale
         values[:, here] = field.decode(read[0].T + drawn[:, here] * level)
-    every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
-    return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
+    values = values.masked_fill(~mask, 1.0)
+    every = replace(every, values=values, mask=mask, locations=places)
+    return replace(every, labels=[""] * n, single=False, kind="torch")
+
+
+def _nearest_readings(field: Field, places: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return for each run (n,) which readings (n, m) stand for sensors at places (m, d).
+
+    They are the nearest to each in turn of those that are left of `known` (n, points), NaN in
+    gaps. The second result is where there is one.
+    """
+    free = ~known.isnan()
+    low, high = (torch.tensor(end).double() for end in (field.domain.lower, field.domain.upper))
+    width = (high - low).clamp_min(1e-300)
+    away = torch.cdist(places.double() / width, field.domain.points().double() / width)
+    at = torch.empty(len(known), len(places), dtype=torch.long)
+    there = torch.empty(at.shape, dtype=torch.bool)
+    for k, one in enumerate(away):
+        nearest, at[:, k] = torch.where(free, one, torch.inf).min(1)
+        there[:, k] = nearest.isfinite()
+        free.scatter_(1, at[:, k : k + 1], False)
+    return at, there
 
 
 def _encoded(operator: Emulator, runs: Calibration, number: int) -> Tensor:

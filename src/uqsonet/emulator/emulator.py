@@ -174,6 +174,32 @@ class Emulator:
 
         return ConformalFactors(self)
 
+    def complete(self, runs: Runs, samples: int = 0) -> Any:
+        """Return the law of each run given its own readings: a reanalysis of runs with gaps.
+
+        Parameters
+        ----------
+        runs : Runs
+            Some fields of the model, on its points or others in its domain; NaN is no reading.
+            Readings have the noise that the model was fitted for.
+        samples : int
+            Functions that are drawn of each run.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``<field>_mean``, ``<field>_std`` and ``<field>_samples`` by run, at the model's points.
+            What was read there without noise is the mean, with a standard deviation of zero.
+
+        Raises
+        ------
+        DataError
+            If runs have none of the model's fields.
+        """
+        from uqsonet.emulator.reanalysis import completed
+
+        return completed(self, runs, samples)
+
     @removed(pairs="the card has the scores of regression on the runs of `fit`")
     def validate(
         self, held_out: Runs, sensors: object = None, *, noise_std: object = None,

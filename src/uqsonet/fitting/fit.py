@@ -76,7 +76,7 @@ def fit(
     runs : Runs
         At least 8. Of fewer than 200 none is kept apart: each validates and calibrates in turn
         what was fitted to others, and the model is fitted to all (cross-conformal bands: Vovk,
-        Ann. Math. Artif. Intell. 74, 2015).
+        Ann. Math. Artif. Intell. 74, 2015). They may have gaps (`uqsonet.fitting.gaps`).
     minutes : float, optional
         Without effect, as nothing is trained: it gives a warning, and goes in the next version.
     sensors : int, sequence of int, array (m, d), or mapping of field to one of these, optional
@@ -113,9 +113,13 @@ def fit(
     ConfigError
         If an argument is out of range.
     """
-    _require(runs, law, drift, minutes)
+    gaps = _require(runs, law, drift, minutes)
     with never_silent("fit", bar):
         LOG.info("%s: %s", runs.name, memory_text(runs))
+        if gaps:
+            from uqsonet.fitting.gaps import fit_gaps  # deferred: most runs are complete
+
+            return fit_gaps(runs, sensors, _noise(runs, sensors, noise_std), seed)
         runs, splits = sound_split(runs, seed)
         runs = without_rounding(runs)
         if drift:
@@ -164,10 +168,10 @@ def fit(
         return _emulator(runs, data, parts, final, every, recipe, choice, left)
 
 
-def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None:
-    """Refuse what is not enough runs, and laws that there are not, or not with a drift.
+def _require(runs: object, law: str, drift: bool, minutes: float | None) -> bool:
+    """Refuse what is not enough runs, and laws that there are not, or not with a drift or gaps.
 
-    It warns of `minutes`, which are without effect.
+    It warns of `minutes`, which are without effect. Returned is whether runs have gaps.
     """
     if minutes is not None:
         text = "minutes has no effect: the operator is found in closed form, without training"
@@ -183,6 +187,13 @@ def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None
             "and to choose its size by those that it has not seen. Make more runs, or split them "
             "into regions that are alike"
         )
+    if runs.gaps and (drift or law not in ("auto", "gaussian")):
+        asked = "drift=True" if drift else f"law={law!r}"
+        raise ConfigError(
+            f"{runs.name}: runs with gaps have the law 'gaussian', without drift; found {asked}. "
+            "missing='fill' or 'drop' makes runs complete"
+        )
+    return runs.gaps
 
 
 def _noise(runs: Runs, sensors: object, noise_std: Any) -> dict[str, float]:
