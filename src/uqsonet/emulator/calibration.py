@@ -94,15 +94,17 @@ class ConformalFactors:
         It raises `ObservationError` if there are too few calibration runs for the level.
         """
         require_runs(self._runs, level)
-        if any(one.gaps for one in self._operator.calibration):
-            if whole or law.sets.weights is not None:
-                raise ObservationError(
-                    "runs with gaps calibrate bands of single points, given sensors at points; "
-                    "kind='plain' gives the band of the law"
-                )
+        gaps = any(one.gaps for one in self._operator.calibration)
+        if gaps and (whole or law.sets.weights is not None):
+            raise ObservationError(
+                "runs with gaps calibrate bands of single points, given sensors at points; "
+                "kind='plain' gives the band of the law"
+            )
         ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
         found = [self._factor(one, law.number, level, whole) for one in ones]
         factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
+        if gaps:  # where points are seldom read, readings elsewhere are no reason to narrow a band
+            factors = factors.clamp_min(1.0)
         # Of the transformed field, so that the band stays within the field's range.
         ends = law.field.transform.forward(plain)
         median = ends[:, 1:2]
@@ -273,10 +275,14 @@ def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tenso
 
 
 def pointwise_factor(found: Tensor, level: float) -> float:
-    """Return the factor for single points from `ratios` (n, k) of enough runs for the level."""
+    """Return the factor for single points from `ratios` (n, k) of enough runs for the level.
+
+    Points count alike, however few of the runs know them.
+    """
     n, allowed = len(found), 1 - level
     free = ~found.isnan()
-    share = free.double() / free.sum(1, keepdim=True).clamp_min(1)
+    known = free.double().mean(0)
+    share = free / known.clamp_min(1e-300) / (known > 0).sum().clamp_min(1)
     values, order = found[free].sort()
     weights = share[free][order]
     # Risk above each value: what remains outside if the factor is that value.

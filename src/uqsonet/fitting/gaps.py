@@ -134,8 +134,7 @@ def fit_gaps(runs: Runs, sensors: object, noise_std: Mapping[str, float], seed: 
     card["recipe"] = {
         "branch": "linear",
         "law": "gaussian",
-        "input_modes": final.bases.linear_weight.shape[1],
-        "output_modes": final.bases.linear_weight.shape[0],
+        "factors": law.factor.shape[1],
         "transforms": {name: f.transform.name for name, f in fields.items()},
         "sensors": data.plan.stated,
         "seed": seed,

@@ -219,6 +219,7 @@ class Sums(NamedTuple):
     cross: Tensor  # (P, r + 1), of these times the reading
     total: Tensor  # (P,), of squared readings
     counts: Tensor  # (P,), number of readings
+    whole: Tensor  # (r + 1, r + 1), of factors and one, once for each run
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,15 @@ class Factors:
             n = sums.counts[here].sum()
             least = MIN_VARIANCE * sums.total[here].sum() / n
             variance[here] = torch.maximum(left[here].sum() / n, least)
-        return replace(self, mean=loadings[:, -1], factor=loadings[:, :-1], variance=variance)
+        # Factors as they came out are standardised: without that, scales hardly move where little
+        # is left (parameter expansion: Liu, Rubin, Wu, Biometrika 85, 1998).
+        mean, second = sums.whole[:-1, -1], sums.whole[:-1, :-1] / sums.whole[-1, -1]
+        mean = mean / sums.whole[-1, -1]
+        root = torch.linalg.cholesky(second - torch.outer(mean, mean))
+        factor = loadings[:, :-1]
+        return replace(
+            self, mean=loadings[:, -1] + factor @ mean, factor=factor @ root, variance=variance
+        )
 
     def unsure(self, rows: Tensor, weight: float, kernel: Tensor | None = None) -> Tensor:
         """Return the variance (P,) that errors of the loadings add to new values.
@@ -320,6 +329,7 @@ class Factors:
         squares = torch.zeros(points, r * r, dtype=torch.float64)
         cross = torch.zeros(points, r, dtype=torch.float64)
         total, counts = torch.zeros(2, points, dtype=torch.float64)
+        whole = torch.zeros(r, r, dtype=torch.float64)
         for some, seen in blocks(rows, r):
             mean, covariance = self.given(seen)
             known = torch.cat([mean, torch.ones(len(mean), 1, dtype=torch.float64)], 1)
@@ -330,7 +340,8 @@ class Factors:
             cross += values.T @ known
             total += values.square().sum(0)
             counts += there.sum(0)
-        return Sums(squares.view(points, r, r), cross, total, counts)
+            whole += second.sum(0)
+        return Sums(squares.view(points, r, r), cross, total, counts, whole)
 
 
 def leading(covariance: Tensor, rank: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import FieldDescription
 
 LOOKED_AT = 2000  # runs, and points, that say which gaps there are, at most
-SHARED = 0.3  # correlation of what neighbours lack, beyond that of each point, that makes blocks
+SHARED = 0.2  # correlation of what neighbours lack, beyond that of each point, that makes blocks
 UNEQUAL = 4.0  # variance of what points lack over that of chance, above which points differ
 
 
