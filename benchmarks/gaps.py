@@ -148,8 +148,8 @@ def archive(name: str, values: np.ndarray, places: np.ndarray, asked: int) -> It
             found.append(one | {"weight": truth.size})
         table = pd.DataFrame(found)
         weight = table.pop("weight")
-        mean = {name: round(float((one * weight).sum() / weight[one.notna()].sum()), 4)
-                for name, one in table.items()}  # fmt: skip
+        mean: Row = {str(name): round(float((one * weight).sum() / weight[one.notna()].sum()), 4)
+                     for name, one in table.items()}  # fmt: skip
         yield {"data": name, "runs": len(learned), "sensors": count, **mean, "seconds": seconds}
 
 

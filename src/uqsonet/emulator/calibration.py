@@ -86,6 +86,7 @@ class ConformalFactors:
     def __init__(self, operator: Emulator) -> None:
         self._operator = operator
         self._runs = len(operator.calibration)
+        self._gaps = any(one.gaps for one in operator.calibration)
         self._kept: dict[object, float] = {}
 
     def widened(self, law: FieldLaw, plain: Tensor, level: float, whole: bool) -> Tensor:
@@ -94,8 +95,7 @@ class ConformalFactors:
         It raises `ObservationError` if there are too few calibration runs for the level.
         """
         require_runs(self._runs, level)
-        gaps = any(one.gaps for one in self._operator.calibration)
-        if gaps and (whole or law.sets.weights is not None):
+        if self._gaps and (whole or law.sets.weights is not None):
             raise ObservationError(
                 "runs with gaps calibrate bands of single points, given sensors at points; "
                 "kind='plain' gives the band of the law"
@@ -103,8 +103,6 @@ class ConformalFactors:
         ones = (law.sets[b : b + 1] for b in range(len(law.sets)))
         found = [self._factor(one, law.number, level, whole) for one in ones]
         factors = torch.tensor(found, dtype=torch.float64)[:, None, None]
-        if gaps:  # where points are seldom read, readings elsewhere are no reason to narrow a band
-            factors = factors.clamp_min(1.0)
         # Of the transformed field, so that the band stays within the field's range.
         ends = law.field.transform.forward(plain)
         median = ends[:, 1:2]
@@ -130,6 +128,8 @@ class ConformalFactors:
             if len(found) < _runs_needed(q):
                 continue
             kept[key, q, False] = pointwise_factor(found, q)
+            if self._gaps:
+                kept[key, q, False] = max(kept[key, q, False], seldom_factor(found, q))
             kept[key, q, True] = function_factor(found, q)
         return kept[key, level, whole]
 
@@ -289,6 +289,22 @@ def pointwise_factor(found: Tensor, level: float) -> float:
     outside = weights.sum() - weights.cumsum(0)
     fits = (outside + 1) / (n + 1) <= allowed + 1e-12
     return float(values[int(fits.double().argmax())])
+
+
+def seldom_factor(found: Tensor, level: float) -> float:
+    """Return the factor of points that runs know less often than chance says, from `ratios` (n, k).
+
+    Readings elsewhere are no reason to narrow the band there. It is one where too few runs know
+    such points, and zero if there are none.
+    """
+    known = (~found.isnan()).double().mean(0)
+    usual = known[known > 0].mean()
+    seldom = (known > 0) & (known < usual - 2 * (usual * (1 - usual) / len(found)).sqrt())
+    some = found[:, seldom]
+    some = some[~some.isnan().all(1)]
+    if not bool(seldom.any()):
+        return 0.0
+    return pointwise_factor(some, level) if len(some) >= _runs_needed(level) else 1.0
 
 
 def function_factor(found: Tensor, level: float) -> float:

@@ -154,7 +154,8 @@ def _emulator(
 ) -> tuple[Emulator, Factors]:
     """Return the model that a recipe learns, and the law that it is."""
     law = learner.law(recipe)
-    unsure = law.unsure(learner.rows, START, learner.kernel(recipe.width))
+    weight = START if recipe.steps else recipe.weight
+    unsure = law.unsure(learner.rows, weight, learner.kernel(recipe.width))
     model, roots = model_of(data, law, unsure)
     found = Emulator(model, data.inputs, data.outputs, noise_std=dict(noise_std), remainder=roots)
     return found, replace(law, variance=law.variance + unsure)

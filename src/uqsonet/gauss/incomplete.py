@@ -30,6 +30,7 @@ EXPONENTS = (1.0, 1.9)  # of exp(-(d / length)^q): rough fields, and smooth ones
 LENGTHS = 40  # lengths that are tried, from the smallest distance to twice the largest
 BINS = 40  # classes of distance behind a fitted correlation
 MIN_VARIANCE = 1e-6  # of what factors leave of a value, as a share of its variance
+REGULAR = 1.01  # largest distance of neighbours over the smallest, of points that are regular
 ROUNDING = 1e-9  # of sums over readings
 EXACT_POINTS = 1000  # up to so many all modes are found, of more the leading ones
 
@@ -162,16 +163,18 @@ def fitted_correlation(distances: Tensor, correlations: Tensor, pairs: Tensor) -
 def smoothing(points: Tensor, width: float) -> Tensor:
     """Return weights (n, n) of neighbours of points (n, d), one for each point itself.
 
-    They are a Gaussian kernel of fourth order, which leaves quadratic functions as they are
-    (Wand, Schucany, Can. J. Statist. 18, 1990). The width is in typical distances of neighbours.
+    On regular points they are a Gaussian kernel of fourth order, which leaves quadratic functions
+    as they are (Wand, Schucany, Can. J. Statist. 18, 1990). Where points are denser here than there
+    its negative weights would do harm: the kernel is the plain one. The width is in typical
+    distances of neighbours.
     """
     if len(points) == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     apart = torch.cdist(points, points)
     nearest = torch.where(apart > 0, apart, torch.inf).amin(1)
     u = (apart / (width * nearest[nearest.isfinite()].median())).square()
-    half = points.shape[1] / 2
-    return (1 - u / (2 + 2 * half)) * torch.exp(-u / 2)
+    regular = float(nearest.max()) < REGULAR * float(nearest.min())
+    return (1 - u / (points.shape[1] + 2) * regular) * torch.exp(-u / 2)
 
 
 def stationary(moments: PairMoments, distances: Sequence[Tensor], std: Tensor) -> Tensor:
@@ -311,6 +314,8 @@ class Factors:
         Loadings that readings of known factors give have the covariance ``variance (sum of squares
         + weight)^-1``, as in a regression, and a new value has it times factors of variance one.
         """
+        if math.isinf(weight):
+            return torch.zeros_like(self.variance)
         squares, _ = self._known(self._sums(rows), weight, kernel)
         return self.variance * torch.linalg.inv(squares).diagonal(0, 1, 2).sum(1)
 
