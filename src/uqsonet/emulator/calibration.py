@@ -294,8 +294,8 @@ def pointwise_factor(found: Tensor, level: float) -> float:
 def seldom_factor(found: Tensor, level: float) -> float:
     """Return the factor of points that runs know less often than chance says, from `ratios` (n, k).
 
-    Readings elsewhere are no reason to narrow the band there. It is one where too few runs know
-    such points, and zero if there are none.
+    It is one at least, as readings elsewhere are no reason to narrow the band there, and zero if
+    there are no such points.
     """
     known = (~found.isnan()).double().mean(0)
     usual = known[known > 0].mean()
@@ -304,7 +304,7 @@ def seldom_factor(found: Tensor, level: float) -> float:
     some = some[~some.isnan().all(1)]
     if not bool(seldom.any()):
         return 0.0
-    return pointwise_factor(some, level) if len(some) >= _runs_needed(level) else 1.0
+    return max(1.0, pointwise_factor(some, level)) if len(some) >= _runs_needed(level) else 1.0
 
 
 def function_factor(found: Tensor, level: float) -> float:

@@ -175,27 +175,7 @@ class Emulator:
         return ConformalFactors(self)
 
     def complete(self, runs: Runs, samples: int = 0) -> Any:
-        """Return the law of each run given its own readings: a reanalysis of runs with gaps.
-
-        Parameters
-        ----------
-        runs : Runs
-            Some fields of the model, on its points or others in its domain; NaN is no reading.
-            Readings have the noise that the model was fitted for.
-        samples : int
-            Functions that are drawn of each run.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``<field>_mean``, ``<field>_std`` and ``<field>_samples`` by run, at the model's points.
-            What was read there without noise is the mean, with a standard deviation of zero.
-
-        Raises
-        ------
-        DataError
-            If runs have none of the model's fields.
-        """
+        """Return the law of each run given its own readings (`reanalysis.completed`)."""
         from uqsonet.emulator.reanalysis import completed
 
         return completed(self, runs, samples)
@@ -279,13 +259,6 @@ class Emulator:
         ------
         ObservationError
             If arguments do not fit; the message names them.
-
-        Notes
-        -----
-        Of a linear branch and the gaussian law the reductions are exact. Elsewhere they are those
-        of the best linear prediction from the new readings, with covariances from 4,096 joint
-        samples given the sensors that are there; what the model knows in closed form is not
-        sampled. What a conditional law gains beyond that is left out.
         """
         from uqsonet.emulator.place import Search
 

@@ -21,7 +21,28 @@ TOGETHER = 64  # runs that are conditioned at a time
 
 
 def completed(emulator: Emulator, runs: Runs, samples: int) -> Any:
-    """Return moments of all fields of each run given its own readings, as an xarray.Dataset."""
+    """Return the law of each run given its own readings: a reanalysis of runs with gaps.
+
+    Parameters
+    ----------
+    emulator : Emulator
+    runs : Runs
+        Some fields of the model, on its points or others in its domain; NaN is no reading.
+        Readings have the noise that the model was fitted for.
+    samples : int
+        Functions that are drawn of each run.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``<field>_mean``, ``<field>_std`` and ``<field>_samples`` by run, at the model's points.
+        What was read there without noise is the mean, with a standard deviation of zero.
+
+    Raises
+    ------
+    DataError
+        If runs have none of the model's fields.
+    """
     fields = {one.name: k for k, one in reversed(list(enumerate(emulator.named_fields)))}
     there = {**runs.inputs, **runs.outputs}
     if not any(name in there for name in fields):

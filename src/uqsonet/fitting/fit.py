@@ -117,7 +117,7 @@ def fit(
     with never_silent("fit", bar):
         LOG.info("%s: %s", runs.name, memory_text(runs))
         if gaps:
-            from uqsonet.fitting.gaps import fit_gaps  # deferred: most runs are complete
+            from uqsonet.fitting.gaps import fit_gaps
 
             return fit_gaps(runs, sensors, _noise(runs, sensors, noise_std), seed)
         runs, splits = sound_split(runs, seed)
@@ -131,10 +131,7 @@ def fit(
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
         parts = list(zip(data.folds(), best.models, strict=True))
-        if drift:
-            choice = Choice([], [], 0, {})
-        else:
-            choice = choose(parts, law)
+        choice = Choice([], [], 0, {}) if drift else choose(parts, law)
         every = data.part("training", "validation")
         final = linear_model(every, **_size_of_all(best, parts, every))
         scale_modes(final.bases, best.model.bases.mode_std)

@@ -53,22 +53,6 @@ class Readings:
         values = rows.gather(1, at).double().masked_fill(~mask, 0.0)
         return cls(at, values, mask)
 
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, part: slice) -> Readings:
-        """Return those of some runs."""
-        return Readings(self.at[part], self.values[part], self.mask[part])
-
-
-def _together(counts: Tensor, rank: int) -> int:
-    """Return how many of the first runs, given what each shows, are worked on at a time."""
-    for size in (1024, 256, 64, 16, 4):
-        most = int(counts[:size].max())
-        if size * (most + rank) * rank <= READ_TOGETHER:
-            return size
-    return 1
-
 
 def blocks(rows: Tensor, rank: int) -> Iterator[tuple[Tensor, Readings]]:
     """Yield rows (b, P) and what they show, so many that responses to factors are no more than few.
@@ -76,11 +60,9 @@ def blocks(rows: Tensor, rank: int) -> Iterator[tuple[Tensor, Readings]]:
     Runs that show about as much come together, so that little is padding.
     """
     counts = (~rows.isnan()).sum(1)
-    order = counts.argsort(stable=True)
-    while len(order):
-        size = _together(counts[order[:1024]], rank)
-        some, order = rows[order[:size]], order[size:]
-        yield some, Readings.of(some)
+    size = max(1, READ_TOGETHER // (int(counts.max()) + rank) // rank)
+    for part in counts.argsort(stable=True).split(size):
+        yield rows[part], Readings.of(rows[part])
 
 
 @dataclass(frozen=True)

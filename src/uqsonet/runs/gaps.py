@@ -10,7 +10,6 @@ from torch import Tensor
 
 from uqsonet.fields.stacked import Domain
 from uqsonet.runs.field_runs import FieldRuns
-from uqsonet.runs.runs import FieldDescription
 
 LOOKED_AT = 2000  # runs, and points, that say which gaps there are, at most
 SHARED = 0.2  # correlation of what neighbours lack, beyond that of each point, that makes blocks
@@ -62,12 +61,3 @@ def gaps_of(field: FieldRuns) -> Gaps:
         elif float(rate.var()) > UNEQUAL * chance:
             kind = "points"
     return Gaps(share, kind)
-
-
-def described(name: str, field: FieldRuns, side: str) -> FieldDescription:
-    """Describe a field with gaps; what its law is like is not looked at."""
-    low, high = float(np.nanmin(field.values)), float(np.nanmax(field.values))
-    units = f" {field.units}" if field.units else ""
-    shape = " x ".join(map(str, field.domain.shape))
-    text = f"{side:7}{name}: {shape} points, {low:.4g} to {high:.4g}{units}"
-    return FieldDescription(name, side, 0.0, np.inf, f"{text}\n       {gaps_of(field)}")
