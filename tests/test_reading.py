@@ -192,7 +192,8 @@ BAD: list[tuple[str, Callable[[Path], object] | None, str]] = [
     ("flipped.npz", damaged(flipped), "array .k. is damaged"),
     ("pickle.npz", lambda p: p.write_bytes(pickle.dumps({"k": K})), "not a readable npz file"),
     ("runs.npy", lambda path: np.save(path, K), "one array has no name: use numpy.savez"),
-    ("runs.csv", text, r"files of runs end in \.npz"),
+    ("runs.txt", text, r"files of runs end in \.npz"),
+    ("runs.csv", text, r"no column says the run"),
 ]
 
 

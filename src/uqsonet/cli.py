@@ -96,7 +96,7 @@ Transforms = Annotated[
     _help("Transform of one field: k=log, asinh or identity.", "what scores better"),
 ]
 Missing = Annotated[
-    str, _help("What to do about NaN: error, drop (the run) or fill (interpolate).")
+    str, _help("NaN: error, drop (the run), fill (interpolate), model (learn from readings).")
 ]
 RunDimension = Annotated[str | None, _help("NetCDF dimension that counts the runs.")]
 Periodic = Annotated[
@@ -435,10 +435,11 @@ def _runs(
     file: str, input: str, output: str, transform: list[str] | None, missing: Any,
     run: str | None, periodic: str | None = None, groups: str | None = None, merge: bool = False,
 ) -> Runs:  # fmt: skip
+    from uqsonet.runs.field_runs import MISSING
     from uqsonet.runs.files import open_runs
 
-    if missing not in ("error", "drop", "fill"):
-        raise ConfigError(f"--missing {missing!r} is unknown; there are error, drop and fill")
+    if missing not in MISSING:
+        raise ConfigError(f"--missing {missing!r} is unknown; there are {', '.join(MISSING)}")
     return open_runs(
         file, input, output, transform=_transforms(transform), missing=missing, run=run,
         groups=groups, periodic=True if periodic == "all" else periodic or False, merge=merge,

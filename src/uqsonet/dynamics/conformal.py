@@ -30,6 +30,11 @@ MAX_RUNS = 40  # runs that are followed; each costs as much as the answer
 class FactorsOverTime(ConformalFactors):
     """The conformal factors of answers over time, whose instants are worked out together."""
 
+    @property
+    def gaps(self) -> bool:
+        """Whether runs that calibrate have gaps: none has."""
+        return False
+
     def runs(self, law: LawOverTime) -> int:
         """Return the number of runs that are as long as the answer."""
         return len(self._starts(law))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from uqsonet.emulator.field_law import BAND_SAMPLES, FieldLaw
 from uqsonet.errors import ObservationError
-from uqsonet.fields.field import part_columns
+from uqsonet.fields.field import Field, part_columns
 from uqsonet.gauss.metrics import MIN_SPAN
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.sensors.sensors import Sensors
@@ -56,6 +57,11 @@ class Calibration:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @cached_property
+    def gaps(self) -> bool:
+        """Whether some values were not read, NaN: others are readings, with their noise."""
+        return bool(self.inputs.isnan().any() or self.outputs.isnan().any())
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,11 @@ class ConformalFactors:
         It raises `ObservationError` if there are too few calibration runs for the level.
         """
         require_runs(self.runs(law), level)
+        if self.gaps and (whole or law.sets.weights is not None):
+            raise ObservationError(
+                "runs with gaps calibrate bands of single points, given sensors at points; "
+                "kind='plain' gives the band of the law"
+            )
         found = (self._factors(law, one, level, whole) for one in self.together(law))
         factors = torch.tensor([*chain.from_iterable(found)], dtype=torch.float64)[:, None, None]
         # Of the transformed field, so that the band stays within the field's range.
@@ -102,12 +113,21 @@ class ConformalFactors:
             return kept[key, level, whole]
         levels = sorted(q for q in {level, *USUAL_LEVELS} if self.runs(law) >= _runs_needed(q))
         found = self.ratios(law, sets, levels)
+        fewest = min(len(one[0]) for one in found)
+        require_runs(fewest, level)
         while len(kept) > MAX_KEPT_FACTORS:
             kept.pop(next(iter(kept)))
+        of_points = seldom_factor if self.gaps else pointwise_factor
         for k, q in enumerate(levels):
-            kept[key, q, False] = [pointwise_factor(one[k], q) for one in found]
-            kept[key, q, True] = [function_factor(one[k], q) for one in found]
+            if fewest >= _runs_needed(q):
+                kept[key, q, False] = [of_points(one[k], q) for one in found]
+                kept[key, q, True] = [function_factor(one[k], q) for one in found]
         return kept[key, level, whole]
+
+    @property
+    def gaps(self) -> bool:
+        """Whether runs that calibrate have gaps."""
+        return any(one.gaps for one in self._operator.calibration)
 
     def runs(self, law: FieldLaw) -> int:
         """Return the number of runs that calibrate a law."""
@@ -128,7 +148,8 @@ class ConformalFactors:
         operator = self._operator
         parts = [_ratios(runs.emulator or operator, runs, sets, law.number, levels)
                  for runs in operator.calibration]  # fmt: skip
-        return [[torch.cat(one) for one in zip(*parts, strict=True)]]
+        every = torch.stack([torch.cat(one) for one in zip(*parts, strict=True)])
+        return [list(every[:, ~every[0].isnan().all(1)])]  # sensors have all readings of some runs
 
 
 def _ratios(
@@ -147,9 +168,28 @@ def _ratios(
     # All runs share random numbers, as a new function's band does by default: with them fixed,
     # runs and function are exchangeable.
     median, *bands = field.transform.forward(law.quantiles(ends, x, BAND_SAMPLES, 0)).unbind(1)
+    if runs.gaps:
+        truth = _without_read(operator, sets, number, x, truth)
+        noise = operator.default_noise(number) * torch.special.ndtri(torch.from_numpy(ends[1:]))
+        off = [end - median for end in bands]  # readings have noise of their own
+        bands = [
+            median + one.sign() * (one.square() + level.square()).sqrt()
+            for one, level in zip(off, noise, strict=True)
+        ]
     return [
         ratios(median, low, high, truth) for low, high in zip(bands[::2], bands[1::2], strict=True)
     ]
+
+
+def _without_read(
+    operator: Emulator, sets: Sensors, number: int, x: Tensor, truth: Tensor
+) -> Tensor:
+    """Return values (n, k) of a field at points (k, d), NaN where a sensor of the run reads it."""
+    fields = operator.named_fields
+    same = torch.tensor([one.name == fields[number].name for one in fields])
+    at = sets.locations[..., : x.shape[1]]
+    read = (at[:, :, None] == x).all(3) & (sets.mask & same[sets.field])[..., None]
+    return truth.masked_fill(read.any(1), torch.nan)
 
 
 def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Tensor, Tensor]:
@@ -168,7 +208,10 @@ def _kept_values(operator: Emulator, runs: Calibration, number: int) -> tuple[Te
 
 
 def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
-    """Return calibration runs observed with the sensors of one set, noise included."""
+    """Return calibration runs observed with the sensors of one set, noise included.
+
+    Where runs have gaps, the nearest reading stands for each sensor, as it was read.
+    """
     assert operator.encoded
     keep = one.mask[0]
     compact = one.each(lambda t: t[:, keep])
@@ -176,17 +219,45 @@ def observed(operator: Emulator, runs: Calibration, one: Sensors) -> Sensors:
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(n, m, generator=generator, dtype=torch.float64)
     values = torch.empty_like(drawn)
+    every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
+    places, mask = every.locations.clone(), every.mask.clone()
     for number, field in enumerate(operator.named_fields):
         here = compact.field[0] == number
         if not bool(here.any()):
             continue
         some = compact.each(lambda t, here=here: t[:, here])
         some = replace(some, locations=some.locations[..., : field.domain.dim])
-        read = some.read(field.domain, _encoded(operator, runs, number).double().T.contiguous())
+        known = _encoded(operator, runs, number).double()
+        if runs.gaps:
+            at, mask[:, here] = _nearest_readings(field, some.locations[0], known)
+            values[:, here] = field.decode(known.gather(1, at))
+            places[:, here, : field.domain.dim] = field.domain.points().double()[at]
+            continue
+        read = some.read(field.domain, known.T.contiguous())
         level = some.noise_std[0].nan_to_num(nan=operator.default_noise(number)) / field.scale
         values[:, here] = field.decode(read[0].T + drawn[:, here] * level)
-    every = compact.each(lambda t: t.expand(n, *t.shape[1:]))
-    return replace(every, values=values, labels=[""] * n, single=False, kind="torch")
+    values = values.masked_fill(~mask, 1.0)
+    every = replace(every, values=values, mask=mask, locations=places)
+    return replace(every, labels=[""] * n, single=False, kind="torch")
+
+
+def _nearest_readings(field: Field, places: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return for each run (n,) which readings (n, m) stand for sensors at places (m, d).
+
+    They are the nearest to each in turn of those that are left of `known` (n, points), NaN in
+    gaps. The second result is where there is one.
+    """
+    free = ~known.isnan()
+    low, high = (torch.tensor(end).double() for end in (field.domain.lower, field.domain.upper))
+    width = (high - low).clamp_min(1e-300)
+    away = torch.cdist(places.double() / width, field.domain.points().double() / width)
+    at = torch.empty(len(known), len(places), dtype=torch.long)
+    there = torch.empty(at.shape, dtype=torch.bool)
+    for k, one in enumerate(away):
+        nearest, at[:, k] = torch.where(free, one, torch.inf).min(1)
+        there[:, k] = nearest.isfinite()
+        free.scatter_(1, at[:, k : k + 1], False)
+    return at, there
 
 
 def _encoded(operator: Emulator, runs: Calibration, number: int) -> Tensor:
@@ -222,16 +293,38 @@ def ratios(median: Tensor, lower: Tensor, upper: Tensor, truth: Tensor) -> Tenso
 
 
 def pointwise_factor(found: Tensor, level: float) -> float:
-    """Return the factor for single points from `ratios` (n, k) of enough runs for the level."""
+    """Return the factor for single points from `ratios` (n, k) of enough runs for the level.
+
+    Points count alike, however few of the runs know them.
+    """
     n, allowed = len(found), 1 - level
     free = ~found.isnan()
-    share = free.double() / free.sum(1, keepdim=True).clamp_min(1)
+    known = free.double().mean(0)
+    share = free / known.clamp_min(1e-300) / (known > 0).sum().clamp_min(1)
     values, order = found[free].sort()
     weights = share[free][order]
     # Risk above each value: what remains outside if the factor is that value.
     outside = weights.sum() - weights.cumsum(0)
     fits = (outside + 1) / (n + 1) <= allowed + 1e-12
     return float(values[int(fits.double().argmax())])
+
+
+def seldom_factor(found: Tensor, level: float) -> float:
+    """Return the factor for single points from `ratios` (n, k) of runs with gaps.
+
+    Points that runs know less often than chance says have a factor of their own, if it is larger;
+    one at least, as readings elsewhere are no reason to narrow the band there.
+    """
+    every = pointwise_factor(found, level)
+    known = (~found.isnan()).double().mean(0)
+    usual = known[known > 0].mean()
+    seldom = (known > 0) & (known < usual - 2 * (usual * (1 - usual) / len(found)).sqrt())
+    some = found[:, seldom]
+    some = some[~some.isnan().all(1)]
+    if not bool(seldom.any()):
+        return every
+    enough = len(some) >= _runs_needed(level)
+    return max(every, 1.0, pointwise_factor(some, level) if enough else 1.0)
 
 
 def function_factor(found: Tensor, level: float) -> float:

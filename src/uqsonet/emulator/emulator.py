@@ -174,6 +174,12 @@ class Emulator:
 
         return ConformalFactors(self)
 
+    def complete(self, runs: Runs, samples: int = 0) -> Any:
+        """Return the law of each run given its own readings (`reanalysis.completed`)."""
+        from uqsonet.emulator.reanalysis import completed
+
+        return completed(self, runs, samples)
+
     @removed(pairs="the card has the scores of regression on the runs of `fit`")
     def validate(
         self, held_out: Runs, sensors: object = None, *, noise_std: object = None,
@@ -253,13 +259,6 @@ class Emulator:
         ------
         ObservationError
             If arguments do not fit; the message names them.
-
-        Notes
-        -----
-        Of a linear branch and the gaussian law the reductions are exact. Elsewhere they are those
-        of the best linear prediction from the new readings, with covariances from 4,096 joint
-        samples given the sensors that are there; what the model knows in closed form is not
-        sampled. What a conditional law gains beyond that is left out.
         """
         from uqsonet.emulator.place import Search
 

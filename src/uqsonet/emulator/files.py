@@ -21,6 +21,7 @@ from uqsonet.operator.file import built, write_weights
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 
 RUNS = ("inputs", "outputs", "columns")  # tensors of calibration runs in a file
+GAP = 3e38  # stands in a file for what calibration runs do not know
 REMAINDER = "emulator/remainder/input", "emulator/remainder/output"
 ANSWERERS = ("given_inputs", "given_outputs")  # names of what answers, in a header
 
@@ -59,7 +60,7 @@ def content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
     extra["calibration"] = []
     for k, runs in enumerate(emulator.calibration):
         start = f"emulator/calibration/{k}/"
-        tensors |= {start + name: getattr(runs, name) for name in RUNS}
+        tensors |= {start + name: getattr(runs, name).nan_to_num(GAP) for name in RUNS}
         more, meta = content(runs.emulator) if runs.emulator is not None else ({}, None)
         tensors |= {f"{start}{name}": tensor for name, tensor in more.items()}
         extra["calibration"].append(meta)
@@ -96,6 +97,7 @@ def read_fitted(
             start = f"emulator/calibration/{k}/"
             part = {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
             kappa, u, columns = (part.pop(name) for name in RUNS)
+            kappa, u = (torch.where(one == GAP, torch.nan, one) for one in (kappa, u))
             _require_runs(operator, kappa, u, columns)
             if calibration and not torch.equal(columns, calibration[0].columns):
                 raise DataError("what calibrates is of other points")

@@ -76,7 +76,7 @@ def fit(
     runs : Runs
         At least 8. Of fewer than 200 none is kept apart: each validates and calibrates in turn
         what was fitted to others, and the model is fitted to all (cross-conformal bands: Vovk,
-        Ann. Math. Artif. Intell. 74, 2015).
+        Ann. Math. Artif. Intell. 74, 2015). They may have gaps (`uqsonet.fitting.gaps`).
     minutes : float, optional
         Without effect, as nothing is trained: it gives a warning, and goes in the next version.
     sensors : int, sequence of int, array (m, d), or mapping of field to one of these, optional
@@ -114,25 +114,28 @@ def fit(
         If an argument is out of range.
     """
     _require(runs, law, drift, minutes)
+    noise = noise_of(
+        [*runs.inputs, *runs.outputs],
+        sensors if isinstance(sensors, Mapping) else runs.inputs,
+        noise_std,
+    )
     with never_silent("fit", bar):
         LOG.info("%s: %s", runs.name, memory_text(runs))
+        if runs.gaps:
+            from uqsonet.fitting.gaps import fit_gaps  # deferred: few runs have gaps
+
+            return fit_gaps(runs, sensors, noise, seed)
         runs, splits = sound_split(runs, seed)
         runs = without_rounding(runs)
         if drift:
             splits = [one.uncalibrated() for one in splits]
-        there = [*runs.inputs, *runs.outputs]
-        read = sensors if isinstance(sensors, Mapping) else runs.inputs
-        noise = noise_of(there, read, noise_std)
         data, best, largest, tried = choose_linear(runs, splits, sensors, noise, seed)
         for text in drowned(data.inputs + data.outputs, noise):
             warnings.warn(text, DataWarning, stacklevel=2)
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
         parts = list(zip(data.folds(), best.models, strict=True))
-        if drift:
-            choice = Choice([], [], 0, {})
-        else:
-            choice = choose(parts, law)
+        choice = Choice([], [], 0, {}) if drift else choose(parts, law)
         every = data.part("training", "validation")
         final = linear_model(every, **_size_of_all(best, parts, every))
         scale_modes(final.bases, best.model.bases.mode_std)
@@ -150,24 +153,29 @@ def fit(
             final.use_law(law_of_levels(final.bases, data.inputs))
         else:
             refit(final, best.model.law, every, seed, data.noise_of_inputs())
-        recipe = {
-            "branch": _branch(best),
-            **_size(final.config),
-            "law": final.config.law,
-            "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
-            "sensors": data.plan.stated,
-            "seed": seed,
-            "laws": choice.laws,
-            "tried": tried,
-            "answers": choice.rows,
-        }
-        recipe |= {"nearest": choice.nearest} if choice.nearest else {}
+        recipe = _recipe(data, best, final, choice) | {"seed": seed, "tried": tried}
         recipe |= {"drift": True} if drift else {}
         return _emulator(runs, data, parts, final, every, recipe, choice, left)
 
 
+def _recipe(
+    data: EncodedRuns, best: Candidate, final: KarhunenLoeveModel, choice: Choice
+) -> dict[str, Any]:
+    """Return what was chosen, for the card."""
+    found = {
+        "branch": _branch(best),
+        **_size(final.config),
+        "law": final.config.law,
+        "transforms": {f.name: f.transform.name for f in data.inputs + data.outputs},
+        "sensors": data.plan.stated,
+        "laws": choice.laws,
+        "answers": choice.rows,
+    }
+    return found | ({"nearest": choice.nearest} if choice.nearest else {})
+
+
 def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None:
-    """Refuse what is not enough runs, and laws that there are not, or not with a drift.
+    """Refuse what is not enough runs, and laws that there are not, or not with a drift or gaps.
 
     It warns of `minutes`, which are without effect.
     """
@@ -184,6 +192,12 @@ def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None
             f"{runs.name}: {len(runs)} runs; at least {MIN_RUNS} are needed to learn an operator, "
             "and to choose its size by those that it has not seen. Make more runs, or split them "
             "into regions that are alike"
+        )
+    if runs.gaps and (drift or law not in ("auto", "gaussian")):
+        asked = "drift=True" if drift else f"law={law!r}"
+        raise ConfigError(
+            f"{runs.name}: runs with gaps have the law 'gaussian', without drift; found {asked}. "
+            "missing='fill' or 'drop' makes runs complete"
         )
 
 

@@ -214,6 +214,11 @@ def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]
 
 def _require_fields(emulator: Model, runs: Runs) -> None:
     """Refuse runs that lack a field of the model, or have values that its transform does not."""
+    if runs.gaps:
+        raise DataError(
+            f"{runs.name}: runs with gaps are scored by uqsonet.fit, on readings that it holds out "
+            "(Emulator.card); missing='drop' leaves complete runs"
+        )
     for side, fields in (("input", emulator.inputs), ("output", emulator.outputs)):
         there = getattr(runs, f"{side}s")
         if lacking := [f.name for f in fields if f.name not in there]:

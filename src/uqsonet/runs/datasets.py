@@ -19,15 +19,17 @@ from uqsonet.files import FORMAT, LARGE, readable, text_of
 from uqsonet.runs.guard import hdf5_arrays, require_own_zarr, require_room
 from uqsonet.runs.labelled import PACKED, VALID
 from uqsonet.runs.meshes import MESHIO_FORMATS, read_mesh
+from uqsonet.runs.records import read_records
 from uqsonet.runs.stored import changed
 
 KINDS = {
     ".npz": "npz", ".h5": "HDF5", ".hdf5": "HDF5", ".hdf": "HDF5", ".nc": "NetCDF",
-    ".nc4": "NetCDF", ".netcdf": "NetCDF", ".zarr": "Zarr", **dict.fromkeys(MESHIO_FORMATS, "mesh"),
+    ".nc4": "NetCDF", ".netcdf": "NetCDF", ".zarr": "Zarr", ".csv": "CSV", ".parquet": "Parquet",
+    **dict.fromkeys(MESHIO_FORMATS, "mesh"),
 }  # fmt: skip
 """Kinds of files that can be read, by suffix."""
 
-NEEDS = {"Zarr": ("zarr", ""), "mesh": ("meshio", "meshes")}
+NEEDS = {"Zarr": ("zarr", ""), "Parquet": ("pyarrow", ""), "mesh": ("meshio", "meshes")}
 """Libraries that not every installation has, and the extra that brings them."""
 
 HINTS = {
@@ -82,6 +84,8 @@ def as_dataset(path: Path) -> Iterator[Any]:
             yield _without_names(_npz_arrays(path))
         elif kind == "mesh":
             yield read_mesh(path)
+        elif kind in ("CSV", "Parquet"):
+            yield read_records(path)
         elif kind == "HDF5":
             with hdf5_arrays(path) as (file, arrays):
                 if text_of(file.attrs.get("format")) == FORMAT:

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from uqsonet.fields.stacked import Domain
 from uqsonet.files import LARGE
 from uqsonet.runs.stored import changed, row_blocks
 
-Missing = Literal["error", "drop", "fill"]
+Missing = Literal["error", "drop", "fill", "model"]
+MISSING = get_args(Missing)
 
 FILL_VALUES = (
     9.969209968386869e36, 1e20, 1e30, 1e35, -1e30, 1e36, -999.0, -9999.0, -99999.0, -32768.0,
@@ -43,7 +44,8 @@ class FieldRuns:
     Attributes
     ----------
     values : ndarray, shape (N, n)
-        Float32, or float64 where it came so or as integers that float32 would round.
+        Float32, or float64 where it came so or as integers that float32 would round. NaN is what
+        was not read.
     domain : Grid, MaskedGrid, PointCloud or Point
         Of n points. Points without a value in any run are not among them.
     transform : {"identity", "log", "asinh"} or None
@@ -93,9 +95,10 @@ class FieldRuns:
         periodic : bool, or names of axes
             The field repeats beyond its grid, whose upper end is no grid point; or along these
             axes alone, by the names that its file gives them, else x, y, z.
-        missing : {"error", "drop", "fill"}
-            What to do about NaN: refuse them, leave out the runs that have some, or interpolate
-            from the other points of the run. Points that are NaN in every run leave the domain.
+        missing : {"error", "drop", "fill", "model"}
+            What to do about NaN: refuse them, leave out the runs that have some, interpolate from
+            the other points of the run, or keep them, as `uqsonet.fit` learns from what was read.
+            Points that are NaN in every run leave the domain.
         name : str
             For messages.
         merge : bool
@@ -118,8 +121,8 @@ class FieldRuns:
         if isinstance(points, DataError):
             raise points
         array = _numeric(values, name)
-        if missing not in ("error", "drop", "fill"):
-            raise DataError(f"{name}: missing={missing!r}; there are error, drop and fill")
+        if missing not in MISSING:
+            raise DataError(f"{name}: missing={missing!r}; there are {', '.join(MISSING)}")
         repeats = _repeats(periodic, layout, array.ndim - 1, name)
         if merge:
             points, array, layout = _merged(points, array, layout, name)
@@ -151,6 +154,11 @@ class FieldRuns:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether some values were not read."""
+        return any(bool(np.isnan(rows).any()) for rows in row_blocks(self.values))
 
     @property
     def absent(self) -> int:
@@ -254,8 +262,9 @@ def _without_fill_values(
         if missing == "error":
             raise DataError(
                 f"{text} ({low:g} to {high:g}): they seem to stand for missing "
-                "ones. missing='drop' leaves these runs out, missing='fill' interpolates; if they "
-                "are data, shift them by their rounding"
+                "ones. missing='drop' leaves these runs out, missing='fill' interpolates, "
+                "missing='model' learns from the others; if they are data, shift them by their "
+                "rounding"
             )
         warnings.warn(f"{text}: taken as missing", DataWarning, stacklevel=3)
         values, seen = cleared, rest
@@ -440,10 +449,10 @@ def _without_missing(
             f"{name}: {seen.missing.sum()} values of {lacking.sum()} of {len(values)} runs are "
             f"NaN, the first in run {run} at point {np.isnan(values[run]).argmax()}; "
             "missing='drop' leaves these runs out, missing='fill' interpolates from other points "
-            "of the run"
+            "of the run, missing='model' learns from what was read"
         )
-    if missing == "drop":
-        return values, ~lacking
+    if missing in ("drop", "model"):
+        return values, ~lacking if missing == "drop" else every
     points = domain.points().numpy()
     wrong = seen.missing > 0.5 * len(points)
     if wrong.any():

@@ -57,7 +57,7 @@ def open_runs(
     transform : {"identity", "log", "asinh"}, or mapping by field, optional
         One word is meant for the inputs. By default `uqsonet.fit` chooses.
     units : mapping by field, optional
-    missing : {"error", "drop", "fill"}
+    missing : {"error", "drop", "fill", "model"}
         What to do about NaN (`FieldRuns.of`).
     periodic : bool, or names of axes
         The fields repeat beyond their grids, along all axes or along these (`FieldRuns.of`).

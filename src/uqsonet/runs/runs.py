@@ -87,7 +87,8 @@ class Runs:
             self.outputs = {key: replace(one, transform=None) for key, one in self.inputs.items()}
         for key in sorted(set(self.inputs) & set(self.outputs)):
             given, wanted = self.inputs[key], self.outputs[key]
-            if given.domain != wanted.domain or not np.array_equal(given.values, wanted.values):
+            same = np.array_equal(given.values, wanted.values, equal_nan=True)
+            if given.domain != wanted.domain or not same:
                 raise DataError(f"{key}: an input and another output; name them differently")
         fields = {**self.inputs, **self.outputs}
         sizes = {key: len(field) for key, field in fields.items()}
@@ -139,6 +140,11 @@ class Runs:
 
         return f"Runs({len(self)} runs: {side(self.inputs)} -> {side(self.outputs)})"
 
+    @property
+    def gaps(self) -> bool:
+        """Whether some values of some runs were not read."""
+        return any(field.gaps for field in {**self.inputs, **self.outputs}.values())
+
     def splits(self, seed: int) -> list[Split]:
         """Split the runs at random; groups and copies of a run stay together (`split_runs`)."""
         return split_runs(len(self), seed, self._belonging())
@@ -160,6 +166,10 @@ class Runs:
         from uqsonet.show.terminal import never_silent
 
         with never_silent("describe"):
+            if self.gaps:
+                sides = (("input", self.inputs), ("output", self.outputs))
+                found = [_with_gaps(*one, side) for side, of in sides for one in of.items()]
+                return Description(f"{self.name}: {len(self)} runs", tuple(found))
             named_fields({**self.inputs, **self.outputs}, {})  # refuses what is always the same
             found = [
                 _described(name, "input", one, proposed_transform(one))
@@ -435,6 +445,16 @@ def _described(name: str, side: str, field: FieldRuns, transform: str) -> FieldD
         f"       coefficients: {law} (Kolmogorov distance {distance:.3f}; chance {chance:.3f})",
     ]
     return FieldDescription(name, side, distance, chance, "\n".join(lines))
+
+
+def _with_gaps(name: str, field: FieldRuns, side: str) -> FieldDescription:
+    """Describe a field with gaps; what its law is like is not looked at."""
+    from uqsonet.runs.gaps import gaps_of  # deferred: most runs are complete
+
+    low, high = np.nanmin(field.values), np.nanmax(field.values)
+    shape, units = " x ".join(map(str, field.domain.shape)), " " * bool(field.units) + field.units
+    text = f"{side:7}{name}: {shape} points, {low:.4g} to {high:.4g}{units}"
+    return FieldDescription(name, side, 0.0, math.inf, f"{text}\n       {gaps_of(field)}")
 
 
 def distance_from_gaussian(coefficients: Tensor) -> float:

@@ -1,0 +1,176 @@
+"""Runs with gaps: the operator of section 4.1 from a few readings of each run, and real stations.
+
+Stations are those of the R package `fields` (Colorado's monthly weather, ozone of the Midwest):
+
+    apt-get download r-cran-fields && dpkg-deb -x r-cran-fields_*.deb fields
+    pip install rdata
+    python -m benchmarks.gaps --stations fields/usr/lib/R/site-library/fields/data --out gaps.csv
+
+Section 4.1: log k and u at 20, 50 or 100 random points of 201, with noise of 2 % of their standard
+deviation; errors of mean and std of u (percent) given exact sensors of k, over 12 sets, against
+4,000 solves with samples of the exact law. Cokriging has complete runs without noise.
+Stations: CRPS at readings that are no sensors, averaged over months or days drawn at random (240
+of 1,236, 20 of 89); Colorado's are anomalies of station and month, rain as log(10 + mm).
+
+@@TABLE@@
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import uqsonet
+from benchmarks.drift import scores
+from uqsonet.gauss.seeds import numpy_generator
+from uqsonet.runs.field_runs import FieldRuns
+from uqsonet_study.problems import get_problem
+
+COUNTS = 5, 20, 60  # numbers of stations that are sensors
+MONTHS = 240  # that are asked about
+SETS, SOLVES, STRIDE = 12, 4000, 2  # of the reference of section 4.1, on every other point
+NOISE = 0.02
+
+Row = dict[str, Any]
+
+
+def thinned(values: np.ndarray, seen: int, generator: np.random.Generator) -> np.ndarray:
+    """Return runs (N, n) at so many random points each, with noise, NaN elsewhere."""
+    level = NOISE * float(values.std(0).mean())
+    at = np.argsort(generator.random(values.shape), 1)[:, :seen]
+    found = np.full(values.shape, np.nan)
+    read = np.take_along_axis(values, at, 1) + level * generator.standard_normal(at.shape)
+    np.put_along_axis(found, at, read, 1)
+    return found
+
+
+def references(counts: tuple[int, ...]) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Yield for each number of sensors places, values of log k, mean and std of u (sets, ...)."""
+    problem, generator = get_problem("diffusion1d"), numpy_generator(0, "gaps", "reference")
+    x = problem.grid.points()
+    for count in counts:
+        found = []
+        for _ in range(SETS):
+            kappa, _ = problem.sample(generator, 1)
+            at = np.sort(generator.choice(problem.grid.size, count, replace=False))
+            values = kappa[0, at].log()
+            law = problem.gaussian_prior.condition(x[at], values)
+            normals = generator.standard_normal((SOLVES, problem.gaussian_prior.rank))
+            a = law.coordinates(torch.from_numpy(normals))
+            u = problem.solve(problem.gaussian_prior.field(a).exp())[:, ::STRIDE]
+            found.append((x[at].numpy(), values.numpy(), u.mean(0).numpy(), u.std(0).numpy()))
+        yield count, [np.stack(part) for part in zip(*found, strict=True)]
+
+
+def error(found: np.ndarray, known: np.ndarray) -> float:
+    """Return the relative error in percent, averaged over sets."""
+    off = np.linalg.norm(found - known, axis=1) / np.linalg.norm(known, axis=1)
+    return round(100 * float(off.mean()), 2)
+
+
+def diffusion(sizes: list[int], seen: list[int]) -> Iterator[Row]:
+    """Yield errors of section 4.1 for numbers of runs and of points that each is seen at."""
+    problem, known = get_problem("diffusion1d"), dict(references((1, 4, 10)))
+    pairs = problem.sample(numpy_generator(0, "gaps", "runs"), max(sizes))
+    every, u = (one[:, ::STRIDE].numpy() for one in pairs)
+    log_k, x = np.log(every), problem.grid.points()[::STRIDE, 0].numpy()
+    noise = {"k": NOISE * log_k.std(0).mean(), "u": NOISE * u.std(0).mean()}
+    for size in sizes:
+        for count in [*seen, None]:
+            generator, start = numpy_generator(0, "gaps", "thin", size, count or 0), time.time()
+            k, v = np.exp(log_k[:size]), u[:size]
+            if count is not None:
+                k = np.exp(thinned(log_k[:size], count, generator))
+                v = thinned(v, count, generator)
+            given = uqsonet.Runs(
+                {"k": FieldRuns.of(k, x, "log", missing="model")},
+                {"u": FieldRuns.of(v, x, missing="model")},
+            )
+            model = uqsonet.fit(given, sensors=[1, 4, 10], noise_std=noise, law="gaussian")
+            for sensors, (at, values, mean, std) in known.items():
+                answer = model.condition(at, np.exp(values), noise_std=0.0)
+                about = {"data": "diffusion1d", "runs": size, "seen": count or len(x)}
+                yield about | {
+                    "sensors": sensors,
+                    "mean": error(answer.mean(x[:, None]), mean),
+                    "std": error(answer.std(x[:, None]), std),
+                    "seconds": round(time.time() - start),
+                }
+
+
+def stations(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
+    """Yield name, values (N, n), places (n, 2) and how many runs are asked about."""
+    import rdata  # pyright: ignore[reportMissingImports]
+
+    stored = rdata.read_rda(folder / "COmonthlyMet.rda")
+    for name in ("tmax", "ppt"):
+        values = np.asarray(stored[f"CO.{name}"], dtype=float)
+        values = np.log(10 + values) if name == "ppt" else values
+        values = values[..., (~np.isnan(values)).sum((0, 1)) >= MONTHS]
+        kept = (~np.isnan(np.asarray(stored[f"CO.{name}"]))).sum((0, 1)) >= MONTHS
+        anomalies = (values - np.nanmean(values, 0)).reshape(-1, values.shape[-1])
+        yield f"colorado {name}", anomalies, np.asarray(stored["CO.loc"])[kept], MONTHS
+    ozone = rdata.read_rda(folder / "ozone2.rda")["ozone2"]
+    yield "ozone", np.asarray(ozone["y"], float), np.asarray(ozone["lon.lat"], float), 20
+
+
+def archive(name: str, values: np.ndarray, places: np.ndarray, asked: int) -> Iterator[Row]:
+    """Yield scores at readings of runs that were not learned from, by number of sensors."""
+    values = numpy_generator(0, "gaps", name).permutation(values)
+    learned, later = values[asked:], values[:asked]
+    start = time.time()
+    model = uqsonet.fit(
+        uqsonet.Runs({"t": FieldRuns.of(learned, places, missing="model")}, name=name),
+        sensors=list(COUNTS),
+    )
+    seconds, generator = round(time.time() - start), numpy_generator(0, "gaps", "sensors")
+    for count in COUNTS:
+        known = [np.flatnonzero(~np.isnan(run)) for run in later]
+        read = [number for number, own in enumerate(known) if len(own) > count]
+        at = np.stack([generator.permutation(known[number])[:count] for number in read])
+        truth = later[read]
+        sensors = places[at], np.take_along_axis(truth, at, 1)
+        np.put_along_axis(truth, at, np.nan, 1)
+        answer = model.condition(*sensors)
+        found = []
+        for row, law in enumerate(zip(answer.mean(), answer.std(), truth, strict=True)):
+            rest = ~np.isnan(truth[row])
+            one = scores(*(part[None, rest] for part in law))
+            for level in (0.5, 0.9) if row % 4 == 0 else ():  # each takes a third of a second
+                low, high = model.condition(*(part[row] for part in sensors)).band(level)
+                inside = (low <= truth[row]) & (truth[row] <= high)
+                one[f"band_{100 * level:.0f}"] = float(inside[rest].mean())
+            found.append(one)
+        mean = pd.DataFrame(found).mean().round(4).to_dict()
+        yield {"data": name, "runs": len(learned), "sensors": count, **mean, "seconds": seconds}
+
+
+def main() -> None:
+    """Fit, score and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--stations", type=Path, help="folder of the R package's data")
+    parser.add_argument("--runs", type=int, nargs="*", default=[2000, 10_000])
+    parser.add_argument("--seen", type=int, nargs="*", default=[20, 50, 100])
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found: list[Row] = []
+    for one in stations(options.stations) if options.stations else ():
+        found += archive(*one)
+        print(pd.DataFrame(found[-len(COUNTS) :]).to_string(index=False), flush=True)
+    for row in diffusion(options.runs, options.seen) if options.runs else ():
+        found.append(row)
+        print(row, flush=True)
+    pd.DataFrame(found).to_csv(options.out, index=False)
+
+
+if __name__ == "__main__":
+    main()
