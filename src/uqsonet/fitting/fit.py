@@ -120,9 +120,7 @@ def fit(
         runs = without_rounding(runs)
         if drift:
             splits = [one.uncalibrated() for one in splits]
-        there = [*runs.inputs, *runs.outputs]
-        read = sensors if isinstance(sensors, Mapping) else runs.inputs
-        noise = noise_of(there, read, noise_std)
+        noise = _noise(runs, sensors, noise_std)
         data, best, largest, tried = choose_linear(runs, splits, sensors, noise, seed)
         for text in drowned(data.inputs + data.outputs, noise):
             warnings.warn(text, DataWarning, stacklevel=2)
@@ -185,6 +183,11 @@ def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None
             "and to choose its size by those that it has not seen. Make more runs, or split them "
             "into regions that are alike"
         )
+
+
+def _noise(runs: Runs, sensors: object, noise_std: Any) -> dict[str, float]:
+    read = sensors if isinstance(sensors, Mapping) else runs.inputs
+    return noise_of([*runs.inputs, *runs.outputs], read, noise_std)
 
 
 def noise_of(there: Sequence[str], read: Iterable[object], noise_std: Any) -> dict[str, float]:
