@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_496, "all": 24_081}
+MAX_LINES = {"core": 22_497, "all": 24_082}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -30,7 +30,7 @@ MAX_FOLDERS = {
     "workflow/scripts": (".py", 224),
     "benchmarks": (".py", 4_757),
     "tests": (".py", 21_104),
-    "docs": (".md", 3_565),
+    "docs": (".md", 3_566),
 }
 """Suffix and lines of what stands beside the library."""
 

@@ -114,11 +114,7 @@ def fit(
         If an argument is out of range.
     """
     _require(runs, law, drift, minutes)
-    noise = noise_of(
-        [*runs.inputs, *runs.outputs],
-        sensors if isinstance(sensors, Mapping) else runs.inputs,
-        noise_std,
-    )
+    noise = _noise(runs, sensors, noise_std)
     with never_silent("fit", bar):
         LOG.info("%s: %s", runs.name, memory_text(runs))
         if runs.gaps:
@@ -199,6 +195,11 @@ def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None
             f"{runs.name}: runs with gaps have the law 'gaussian', without drift; found {asked}. "
             "missing='fill' or 'drop' makes runs complete"
         )
+
+
+def _noise(runs: Runs, sensors: object, noise_std: Any) -> dict[str, float]:
+    read = sensors if isinstance(sensors, Mapping) else runs.inputs
+    return noise_of([*runs.inputs, *runs.outputs], read, noise_std)
 
 
 def noise_of(there: Sequence[str], read: Iterable[object], noise_std: Any) -> dict[str, float]:
