@@ -3,10 +3,10 @@
 All that is needed is the joint covariance of the coefficients ``(a, c)`` of input and output given
 what is known. A reading is ``y = r (a, c) + noise``, and the target is linear in the coefficients,
 too. Knowing y reduces the mean variance of the target by ``|Cov(target, y)|^2 / Var y``: exactly
-where the joint law is Gaussian, elsewhere if the target is predicted linearly, with covariances from
-4,096 joint samples given the sensors that are there; what the model knows in closed form is not
-sampled. What a conditional law gains beyond that is left out. After a choice the covariance loses a
-term of rank one. A step costs a product of the candidates' rows with a vector.
+where the joint law is Gaussian, elsewhere if the target is predicted linearly, with covariances
+from 4,096 joint samples given the sensors that are there; what the model knows in closed form is
+not sampled. What a conditional law gains beyond that is left out. After a choice the covariance
+loses a term of rank one. A step costs a product of the candidates' rows with a vector.
 
 Greedy choice is standard for Gaussian fields (Krause, Singh and Guestrin, J. Mach. Learn. Res. 9,
 2008).

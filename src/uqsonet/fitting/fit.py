@@ -160,8 +160,7 @@ def fit(
             "tried": tried,
             "answers": choice.rows,
         }
-        recipe |= {"nearest": choice.nearest} if choice.nearest else {}
-        recipe |= {"drift": True} if drift else {}
+        recipe |= {k: v for k, v in {"nearest": choice.nearest, "drift": drift}.items() if v}
         return _emulator(runs, data, parts, final, every, recipe, choice, left)
 
 
