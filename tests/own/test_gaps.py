@@ -281,3 +281,17 @@ def test_what_cannot_be_done_with_gaps_is_refused(model: uqsonet.Emulator) -> No
         model.condition(X[[2, 9]], [0.5, 1.0]).band(whole=True)
     with pytest.raises(DataError, match="no field of the model, u, t"):
         model.complete(uqsonet.Runs(gappy(thin(fields(20), 0.2), "w")))
+    u = np.full((20, POINTS), np.nan)
+    u[0] = X
+    with pytest.raises(DataError, match="u: read in 1 runs, at least 8"):
+        uqsonet.fit(uqsonet.Runs(gappy(thin(fields(20), 0.2)), gappy(u, "u")), bar=False)
+
+
+def test_a_point_that_no_training_run_reads_has_the_mean_of_the_others() -> None:
+    rows = torch.from_numpy(fields(40) + 50)
+    rows[:, 3] = torch.nan
+    moments = PairMoments.of(rows)
+    covariance = shrunk(moments, torch.eye(POINTS).double(), 10.0)
+    law = Factors.of(moments, covariance, 3, torch.zeros(POINTS, dtype=torch.long))
+    assert abs(float(law.mean[3]) - 51) < 0.5
+    assert abs(float(law.improved(rows, law, 20.0).mean[3]) - 51) < 1

@@ -48,6 +48,7 @@ LOG = logging.getLogger("uqsonet")
 
 MAX_POINTS = 5000  # points of all fields together: covariances of all pairs are worked out
 MAX_MODES = 192  # modes of a covariance of pairs
+MIN_READ = 8  # fewer runs that read a field are too few to learn from
 MIN_COMPLETE = 30  # fewer complete runs are no data to learn from
 SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that recipes are compared with by default
 MOST_READ = 2 / 3  # share of a run's readings that are sensors when recipes are compared, at most
@@ -77,6 +78,7 @@ class Recipe(NamedTuple):
 class Seen:
     """Runs as a law sees them: the different fields of both sides side by side, NaN in gaps."""
 
+    name: str
     inputs: list[Field]
     outputs: list[Field]
     rows: Tensor  # (N, P), encoded
@@ -101,6 +103,9 @@ class Seen:
                 f"{runs.name}: runs with gaps have {sum(sizes)} points, at most {MAX_POINTS}: "
                 "average over coarser cells, or take fewer points"
             )
+        for name, field in every.items():
+            if (count := int((~np.isnan(field.values)).any(1).sum())) < MIN_READ:
+                raise DataError(f"{name}: read in {count} runs, at least {MIN_READ} are needed")
         starts = dict(zip(every, np.cumsum([0, *sizes]), strict=False))
         sides = [[named[name] for name in side] for side in (runs.inputs, runs.outputs)]
         columns = [
@@ -114,7 +119,7 @@ class Seen:
         counts = sorted({min(m, len(columns[0])) for m in SENSOR_COUNTS})
         places = [f.domain.points() for f in fields]
         return cls(
-            sides[0], sides[1], torch.cat(rows, 1), (columns[0], columns[1]),
+            runs.name, sides[0], sides[1], torch.cat(rows, 1), (columns[0], columns[1]),
             [unit_points(one.domain) for one in every.values()],
             torch.tensor(order).repeat_interleave(torch.tensor(sizes)),
             torch.tensor(levels).double().repeat_interleave(torch.tensor(sizes)),
@@ -129,7 +134,7 @@ class Seen:
         input, output = (
             Field(",".join(f.name for f in side), join([f.domain for f in side])) for side in sides
         )
-        return OperatorFields(input.name, input, output)
+        return OperatorFields(self.name, input, output)
 
     def held_out(self, runs: np.ndarray, count: int, path: str) -> tuple[Tensor, Tensor]:
         """Return what is read of runs by the `count`-th sensors, and the truth (N, P) besides.
@@ -140,13 +145,15 @@ class Seen:
         rows, every = self.rows[runs], torch.cat(self.columns).numpy()
         seen, truth = torch.full_like(rows, torch.nan), torch.full_like(rows, torch.nan)
         first = torch.tensor([0, *(len(one) for one in self.points)]).cumsum(0)
+        answered = np.zeros(rows.shape[1], dtype=bool)
+        answered[self.columns[1]] = True
         for row, values in enumerate(rows):
             there = ~values.isnan().numpy()
-            if not there.any():
+            hidden = there & answered
+            if not hidden.any():
                 continue
-            hidden = there
             if self.blocked:
-                centre = int(generator.choice(np.flatnonzero(there)))
+                centre = int(generator.choice(np.flatnonzero(hidden)))
                 part = int((first <= centre).nonzero()[-1])
                 here = slice(int(first[part]), int(first[part + 1]))
                 away = (self.points[part] - self.points[part][centre - here.start]).norm(dim=1)
@@ -160,9 +167,7 @@ class Seen:
                 most = min(places.counts[count], math.ceil(MOST_READ * len(at)))
                 read = torch.from_numpy(generator.permutation(at)[:most])
                 seen[row, read] = values[read]
-            answered = torch.zeros(len(values), dtype=torch.bool)
-            answered[self.columns[1]] = True
-            known = answered & torch.from_numpy(hidden) & seen[row].isnan()
+            known = torch.from_numpy(hidden) & seen[row].isnan()
             truth[row, known] = values[known]
         return seen, truth
 
@@ -307,6 +312,11 @@ def choose_recipe(held: Held) -> tuple[Recipe, list[dict[str, Any]]]:
                 best[one.kind] = found, one
 
     look(Recipe("kriging"))
+    if not best:
+        raise DataError(
+            f"{held[0][0].data.name}: no held-out run has a reading of an output that no sensor "
+            "reads, so there is nothing to judge a law by; more readings are needed"
+        )
     for width in WIDTHS:
         look(Recipe("pairs", WEIGHTS[0], width))
     for weight in WEIGHTS[1:]:

@@ -68,7 +68,7 @@ def model_of(data: Seen, law: Factors, unsure: Tensor) -> tuple[KarhunenLoeveMod
     answers = size[:, None] * turn.T / scale  # (p, r), of all factors
     bases.input_mean.copy_(law.mean[ins])
     bases.input_factor.copy_(u * s)
-    bases.to_coefficients.copy_(u / s * input_weights[:, None])
+    bases.to_coefficients.copy_(u / s.clamp_min(1e-300) * input_weights[:, None])
     bases.input_remainder.fill_(float(left[ins].mean().sqrt()))
     bases.output_mean.copy_(law.mean[outs])
     bases.output_modes.copy_(modes)
@@ -100,7 +100,8 @@ def _modes(factor: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     root = weights.sqrt()[:, None]
     u, s, v = torch.linalg.svd(root * factor, full_matrices=False)
-    kept = s > LEAST_MODE * s[0]
+    kept = s >= LEAST_MODE * s[0].clamp_min(LEAST_MODE)
+    kept[0] = True
     return u[:, kept] / root, s[kept], v[kept].T
 
 

@@ -95,7 +95,7 @@ class PairMoments:
         variance = self.variance.clone()
         for group in groups.unique():
             here = groups == group
-            usual = (self.counts * self.variance)[here].sum() / self.counts[here].sum()
+            usual = (self.counts * self.variance)[here].sum() / self.counts[here].sum().clamp_min(1)
             n = self.counts[here]
             variance[here] = (n * variance[here] + weight * usual) / (n + weight)
         return variance.sqrt()
@@ -225,13 +225,14 @@ class Factors:
         values, vectors = leading(covariance, rank)
         factor = vectors * values.clamp_min(0).sqrt()
         left = moments.variance - factor.square().sum(1)
-        found = torch.empty_like(left)
+        found, mean, n = torch.empty_like(left), moments.mean.clone(), moments.counts
         for group in groups.unique():
-            here, n = groups == group, moments.counts
-            usual = (n * moments.variance)[here].sum() / n[here].sum()
-            share = (n * left)[here].sum() / n[here].sum()
-            found[here] = share.clamp_min(MIN_VARIANCE * usual)
-        return cls(moments.mean, factor, found, groups)
+            here = groups == group
+            share = n[here] / n[here].sum().clamp_min(1)
+            least = MIN_VARIANCE * (share @ moments.variance[here]).clamp_min(MIN_VARIANCE)
+            found[here] = torch.maximum(share @ left[here], least)
+            mean[here & (n == 0)] = share @ mean[here]  # nobody has read there
+        return cls(mean, factor, found, groups)
 
     def given(self, seen: Readings) -> tuple[Tensor, Tensor]:
         """Return mean (N, r) and covariance (N, r, r) of a given readings."""
@@ -277,8 +278,8 @@ class Factors:
         variance = self.variance.clone()
         for group in self.groups.unique():
             here = self.groups == group
-            n = sums.counts[here].sum()
-            least = MIN_VARIANCE * sums.total[here].sum() / n
+            n = sums.counts[here].sum().clamp_min(1)
+            least = MIN_VARIANCE * (sums.total[here].sum() / n).clamp_min(MIN_VARIANCE)
             variance[here] = torch.maximum(left[here].sum() / n, least)
         # Factors as they came out are standardised: without that, scales hardly move where little
         # is left (parameter expansion: Liu, Rubin, Wu, Biometrika 85, 1998).
