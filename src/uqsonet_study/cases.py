@@ -324,7 +324,7 @@ class Study:
 
         It is a job's parameter: what is changed elsewhere does not run the job again.
         """
-        left_out = {"jobs", "over_time"}
+        left_out = {"jobs", "over_time", "gaps"}
         whole = self.config.model_dump(mode="json", exclude_unset=True, exclude=left_out)
         cases = self.of(dict.fromkeys(experiments))
         wanted = {

@@ -22,6 +22,7 @@ from uqsonet_study.settings import (
     Estimator,
     Evaluation,
     EvaluationName,
+    Gaps,
     Jobs,
     Layout,
     Method,
@@ -363,6 +364,7 @@ class Config(Section):
         description="recipe -> problem -> method -> networks and training."
     )
     over_time: OverTime = OverTime()
+    gaps: Gaps = Gaps()
 
     @field_validator("results")
     @classmethod

@@ -111,6 +111,17 @@ class OverTime(Section):
     members: int = Field(default=60, ge=2, le=10_000, description="Of the ensemble filter.")
 
 
+class Gaps(Section):
+    """Section 4.1 from runs of which some points were read (config/gaps.yaml)."""
+
+    training: int = Field(default=10_000, ge=50, le=100_000, description="Runs to learn from.")
+    seen: list[Annotated[int, Field(ge=2, le=201)]] = Field(
+        default=[20, 50, 100], min_length=1, description="Points of 201 that are read of a run."
+    )
+    sets: int = Field(default=12, ge=2, le=1000, description="Sets of sensors of each number.")
+    samples: int = Field(default=4000, ge=2, description="Samples of a reference posterior.")
+
+
 class KarhunenLoeveFieldNetwork(KarhunenLoeveNetwork):
     """UQ-SONet whose branch is a neural operator on whole input fields (docs/laws.md)."""
 

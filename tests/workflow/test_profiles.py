@@ -41,7 +41,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> str:
     laws = tmp_path_factory.mktemp("laws") / "laws.yaml"
     laws.write_text(yaml.safe_dump(WITH_LAWS))
     slurm = "--workflow-profile", "profiles/slurm"
-    targets = "--", "all", "results/smoke/tables/time.tex"
+    targets = "--", "all", "results/smoke/tables/time.tex", "results/smoke/tables/gaps.tex"
     return dry_run("--configfile", "config/smoke.yaml", str(laws), *slurm, *targets)
 
 
@@ -83,7 +83,7 @@ def test_what_computes_is_submitted_one_by_one_and_the_rest_in_groups(submitted:
     groups = dict(entry.split("=") for entry in profile("slurm")["groups"])
     rules = {rule for rule, _ in blocks(submitted)}
     alone = {"simulate", "reference", "train", "law", "evaluate"}
-    alone |= {"trajectories", "over_time", "over_time_report"}
+    alone |= {"trajectories", "over_time", "over_time_report", "gaps", "gaps_report"}
     assert rules - set(groups) - LOCAL == alone and set(groups) <= rules
     # One job each: of the report because all of it hangs together.
     for group in set(groups.values()):

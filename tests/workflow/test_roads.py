@@ -95,6 +95,17 @@ def test_sensors_read_over_time(project: Project, run: Run) -> None:
     assert 80 < at["sensor_free", "error", 1.0] < 105  # percent
 
 
+def test_runs_with_gaps(project: Project, run: Run) -> None:
+    few = {"scale": "smoke", "gaps": {"training": 300, "seen": [30], "sets": 2, "samples": 50}}
+    table = "results/gaps/tables/gaps.tex"
+    run("config/gaps.yaml", few, flags=("--", table))
+    assert "SMOKE SCALE" in (project.path / table).read_text()
+    found = pd.read_csv((project.path / table).with_suffix(".csv"))
+    at = found.set_index(["seen", "metric", "sensors"])["value"]
+    assert at.index.is_unique and len(at) == 2 * 2 * 3 and (at > 0).all()
+    assert (at[:, "mean"] < 60).all()  # percent
+
+
 PAGE = ROOT / "docs/reproduction.md"
 HEADING = "Change one thing"
 
