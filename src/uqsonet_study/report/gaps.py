@@ -32,8 +32,8 @@ def write_gaps(config: Gaps, scale: str, answers: Sequence[Path], tables: Path) 
     caption = (
         "(section 4.1, beyond the paper). Relative $L_2$ error of mean and std of $u$ given $m$ "
         f"exact sensors of $k$, ± its standard error over {config.sets} sets. Of each of "
-        f"{config.training} runs, $\\log k$ and $u$ are read at so many random points, with noise of "
-        "2 \\% of their std; cokriging has complete runs."
+        f"{config.training} runs, $\\log k$ and $u$ are read at so many random points, with noise "
+        "of 2 \\% of their std; cokriging has complete runs."
     )
     table = Table("gaps", "Runs with gaps.", caption, (Panel("", cells),))
     write_files(table, found.assign(**about), scale, tables)
