@@ -195,7 +195,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     ((*FIT, "--sensors", "0"), "counts must be from 1 to 21, found 0"),
     ((*FIT, "--transform", "k:log"), "--transform: k=log expected, found 'k:log'"),
     ((*FIT, "--transform", "q=log"), "'q' is none of the fields k, u"),
-    ((*FIT, "--missing", "ignore"), "there are error, drop and fill"),
+    ((*FIT, "--missing", "ignore"), "there are error, drop, fill, model"),
     (("predict", "mine.safetensors", "none.csv"), "none.csv: no such file"),
     ((*PREDICT, "-o", "u.xlsx"), "answers are written to .csv"),
     ((*PREDICT, "--plot", "u.bmp"), "u.bmp: pictures end in .png, .pdf, .svg"),

@@ -203,7 +203,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("too many missing", lambda _: of(holes(0.6), missing="fill"), "cannot fill"),
     ("all runs incomplete", lambda _: of(none_complete(), missing="drop"),
      "none of 60 runs is complete"),
-    ("unknown remedy", lambda _: of(K, missing="zero"), "there are error, drop and fill"),
+    ("unknown remedy", lambda _: of(K, missing="zero"), "there are error, drop, fill, model"),
     ("k <= 0 under log", lambda _: of(K - 1, transform="log"),
      "must be positive under log, found -"),
     ("unknown transform", lambda _: of(K, transform="sqrt"), "are identity, log and asinh"),

@@ -1,11 +1,11 @@
 """How a joint Gaussian law of fields is learned from readings: recipes, and which of them is taken.
 
 Recipes are compared on held-out runs: some of a run's readings are sensors, others the truth. Where
-gaps are blocks, the truth is a block, too. In order of simplicity:
+gaps are blocks, the truth is a block, too. In the order in which they are taken if as good:
 
-- ``kriging``: a covariance by distance alone;
-- ``pairs``: sums of products over pairs, shrunk to that covariance;
-- ``factors``: a factor model that starts there, after steps of expectation maximisation;
+- ``factors``: a factor model that starts at pairs, after steps of expectation maximisation;
+- ``pairs``: sums of products over pairs, shrunk to a covariance by distance;
+- ``kriging``: that covariance alone;
 - ``complete runs`` and ``interpolated runs``: what is done where readings are not counted in pairs.
 """
 
@@ -48,6 +48,9 @@ LOG = logging.getLogger("uqsonet")
 
 MAX_POINTS = 5000  # points of all fields together: covariances of all pairs are worked out
 MAX_MODES = 192  # modes of a covariance of pairs
+KINDS = ("factors", "pairs", "kriging", "complete runs", "interpolated runs")
+"""Kinds of recipes, first what the readings themselves say: fewer factors, or all pairs."""
+
 MIN_READ = 8  # fewer runs that read a field are too few to learn from
 MIN_COMPLETE = 30  # fewer complete runs are no data to learn from
 SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that recipes are compared with by default
@@ -332,6 +335,6 @@ def choose_recipe(held: Held) -> tuple[Recipe, list[dict[str, Any]]]:
     if complete >= MIN_COMPLETE:
         look(Recipe("complete runs", of_pairs.weight))
     look(Recipe("interpolated runs", of_pairs.weight))
-    names = list(best)
+    names = [name for name in KINDS if name in best]
     number, _ = first_not_worse([best[name][0] for name in names])
     return best[names[number]][1], tried
