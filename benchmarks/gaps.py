@@ -35,98 +35,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 import uqsonet
 from benchmarks.drift import scores
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.field_runs import FieldRuns
-from uqsonet_study.problems import get_problem
 
 COUNTS = 5, 20, 60  # numbers of stations that are sensors
 MONTHS = 240  # that are asked about
-SETS, SOLVES, STRIDE = 12, 4000, 2  # of the reference of section 4.1, on every other point
-NOISE = 0.02
 
 Row = dict[str, Any]
-
-
-def thinned(values: np.ndarray, seen: int, generator: np.random.Generator) -> np.ndarray:
-    """Return runs (N, n) at so many random points each, with noise, NaN elsewhere."""
-    level = NOISE * float(values.std(0).mean())
-    at = np.argsort(generator.random(values.shape), 1)[:, :seen]
-    found = np.full(values.shape, np.nan)
-    read = np.take_along_axis(values, at, 1) + level * generator.standard_normal(at.shape)
-    np.put_along_axis(found, at, read, 1)
-    return found
-
-
-def references(counts: tuple[int, ...]) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """Yield for each number of sensors places, values of log k, mean and std of u (sets, ...)."""
-    problem, generator = get_problem("diffusion1d"), numpy_generator(0, "gaps", "reference")
-    x = problem.grid.points()
-    for count in counts:
-        found = []
-        for _ in range(SETS):
-            kappa, _ = problem.sample(generator, 1)
-            at = np.sort(generator.choice(problem.grid.size, count, replace=False))
-            values = kappa[0, at].log()
-            law = problem.gaussian_prior.condition(x[at], values)
-            normals = generator.standard_normal((SOLVES, problem.gaussian_prior.rank))
-            a = law.coordinates(torch.from_numpy(normals))
-            u = problem.solve(problem.gaussian_prior.field(a).exp())[:, ::STRIDE]
-            found.append((x[at].numpy(), values.numpy(), u.mean(0).numpy(), u.std(0).numpy()))
-        yield count, [np.stack(part) for part in zip(*found, strict=True)]
-
-
-def error(found: np.ndarray, known: np.ndarray) -> float:
-    """Return the relative error in percent, averaged over sets."""
-    off = np.linalg.norm(found - known, axis=1) / np.linalg.norm(known, axis=1)
-    return round(100 * float(off.mean()), 2)
-
-
-def cokriging(
-    log_k: np.ndarray, u: np.ndarray, numbers: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and std (sets, M) of u from the moments of complete runs, given exact sensors."""
-    mean, std = [], []
-    for at, read in zip(numbers, values, strict=True):
-        k, off = log_k[:, at] - log_k[:, at].mean(0), u - u.mean(0)
-        gain = np.linalg.solve(k.T @ k, k.T @ off)
-        mean.append(u.mean(0) + (read - log_k[:, at].mean(0)) @ gain)
-        std.append((off - k @ gain).std(0))
-    return np.stack(mean), np.stack(std)
-
-
-def diffusion(sizes: list[int], seen: list[int]) -> Iterator[Row]:
-    """Yield errors of section 4.1 for numbers of runs and of points that each is seen at."""
-    problem, known = get_problem("diffusion1d"), dict(references((1, 4, 10)))
-    kappa, u = problem.sample(numpy_generator(0, "gaps", "runs"), max(sizes))
-    log_k, u = kappa.log().numpy(), u[:, ::STRIDE].numpy()
-    read, x = log_k[:, ::STRIDE], problem.grid.points()[::STRIDE, 0].numpy()
-    noise = {"k": NOISE * read.std(0).mean(), "u": NOISE * u.std(0).mean()}
-    about: Row = {"data": "diffusion1d"}
-    for size in sizes:
-        about["runs"] = size
-        for sensors, (at, values, *moments) in known.items():
-            numbers = np.rint((at[..., 0] + 1) / problem.grid.spacing()[0]).astype(int)
-            found = cokriging(log_k[:size], u[:size], numbers, values)
-            off = dict(zip(("mean", "std"), map(error, found, moments), strict=True))
-            yield about | {"seen": "all, cokriging", "sensors": sensors, **off}
-        for count in seen:
-            generator, start = numpy_generator(0, "gaps", "thin", size, count), time.time()
-            k = np.exp(thinned(read[:size], count, generator))
-            given = uqsonet.Runs(
-                {"k": FieldRuns.of(k, x, "log", missing="model")},
-                {"u": FieldRuns.of(thinned(u[:size], count, generator), x, missing="model")},
-            )
-            model = uqsonet.fit(given, sensors=[1, 4, 10], noise_std=noise)
-            seconds = round(time.time() - start)
-            for sensors, (at, values, *moments) in known.items():
-                answer = model.condition(at, np.exp(values), noise_std=0.0)
-                found = answer.mean(x[:, None]), answer.std(x[:, None])
-                off = dict(zip(("mean", "std"), map(error, found, moments), strict=True))
-                yield about | {"seen": count, "sensors": sensors, **off, "seconds": seconds}
 
 
 def stations(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
@@ -182,19 +100,14 @@ def archive(name: str, values: np.ndarray, places: np.ndarray, asked: int) -> It
 def main() -> None:
     """Fit, score and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--stations", type=Path, help="folder of the R package's data")
-    parser.add_argument("--runs", type=int, nargs="*", default=[2000, 10_000])
-    parser.add_argument("--seen", type=int, nargs="*", default=[20, 50, 100])
+    parser.add_argument("stations", type=Path, help="folder of the R package's data")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found: list[Row] = []
-    for one in stations(options.stations) if options.stations else ():
+    for one in stations(options.stations):
         found += archive(*one)
         print(pd.DataFrame(found[-len(COUNTS) :]).to_string(index=False), flush=True)
-    for row in diffusion(options.runs, options.seen) if options.runs else ():
-        found.append(row)
-        print(row, flush=True)
     pd.DataFrame(found).to_csv(options.out, index=False)
 
 
