@@ -93,7 +93,8 @@ def test_some_tables_name_a_file() -> None:
 
 def test_highlights_are_means_and_counts_of_the_files_that_they_name() -> None:
     ((mark, (_, *rows)),) = marked(ROOT / "README.md")
-    card, table, posterior, people = (pd.read_csv(ROOT / name) for name in mark.split())
+    files = (pd.read_csv(ROOT / name) for name in mark.split())
+    card, table, posterior, people, time, gaps = files
     ours = card.query("method == 'uqsonet' and metric == 'err_mean'")
     good = (card["precise"] <= card["paper"]).sum()
     inverse = table.query("problem == 'poisson' and direction == 'inverse' and pairs != 500")
@@ -104,11 +105,15 @@ def test_highlights_are_means_and_counts_of_the_files_that_they_name() -> None:
     people = people.set_index(["data", "sensors", "method"])
     crps = people["crps"].unstack()
     bound = crps.drop(columns="uqsonet").min(axis=1) + people["crps_se"].xs("uqsonet", level=2)
+    last = time.query("time == 10 and metric == 'error'").set_index("method")["value"]
+    known = gaps.query("sensors == 10 and metric == 'mean'").set_index("seen")["value"]
     expected = [
         [ours["precise"].mean(), good, len(card), ours["paper"].mean()],
         [inverse["exact"], inverse["ours"]],
         [*whole.loc["floor"], *whole.loc["ours"], *pairs, *whole.loc["DDIS (published)"], 50_000],
         [(crps["uqsonet"] <= bound).sum(), len(crps)],
+        [last[name] for name in ("filter", "one_shot", "ensemble")],
+        [known[seen] for seen in ("all", "20")],
     ]
     for row, values in zip(rows, expected, strict=True):
         shown = numbers(" ".join(row[1:]))
