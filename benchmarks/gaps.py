@@ -1,27 +1,16 @@
-"""Runs with gaps: the operator of section 4.1 from a few readings of each run, and real stations.
+"""Runs with gaps: archives of real stations (the operator of section 4.1 is in config/gaps.yaml).
 
-Stations are those of the R package `fields` (Colorado's monthly weather, ozone of the Midwest):
+They come with the R package `fields` (Colorado's monthly weather, ozone of the Midwest):
 
     apt-get download r-cran-fields && dpkg-deb -x r-cran-fields_*.deb fields
     pip install rdata
-    python -m benchmarks.gaps --stations fields/usr/lib/R/site-library/fields/data --out gaps.csv
+    python -m benchmarks.gaps fields/usr/lib/R/site-library/fields/data --out gaps.csv
 
-Section 4.1: log k and u at 20, 50 or 100 random points of 201, with noise of 2 % of their standard
-deviation; errors of mean and std of u (percent) given exact sensors of k, over 12 sets, against
-4,000 solves with samples of the exact law. Cokriging has complete runs without noise.
-Stations: scores at readings that are no sensors, averaged over months or days drawn at random (240
-of 1,236, 20 of 89; `crps_readings` is the mean over all readings); Colorado's are anomalies of
-station and month, rain as log(10 + its value).
+Scores are at readings that are no sensors, averaged over months or days drawn at random (240 of
+1,236, 20 of 89; `crps_readings` is the mean over all readings). Colorado's are anomalies of station
+and month, rain as log(10 + its value).
 
-Expected of 4.1, mean / std given 1, 4, 10 sensors:
-
-    10,000 runs, cokriging of complete ones    2.23/3.14  6.51/7.82  7.66/10.92
-    10,000 runs seen at 100 points             2.27/3.18  6.54/7.78  7.96/10.99
-    10,000 runs seen at 20 points              2.46/3.25  6.37/8.06  8.97/10.93
-    2,000 runs, cokriging of complete ones     2.74/3.93  6.55/7.57  8.60/9.99
-    2,000 runs seen at 20 points               2.85/4.20  7.06/8.25  10.05/10.91
-
-Expected of stations: CRPS by month and by reading, shares in conformal bands of 50 and 90 %:
+Expected: CRPS by month and by reading, shares in conformal bands of 50 and 90 %:
 
     colorado tmax    5 sensors  0.710  0.663  0.56  0.93
     colorado tmax   20 sensors  0.572  0.521  0.54  0.92
