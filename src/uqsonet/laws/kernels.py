@@ -33,7 +33,7 @@ from uqsonet.laws.components import Components, positive_root
 COARSE_INPUTS = 2000  # training inputs that show which kernels and lengths occur, at most
 COARSE_POINTS = 512  # points of them, at most
 COARSE_LENGTHS = 24  # lengths of each kernel then
-FINE_POINTS = 2048  # points on which the covariances of members are summed, at most
+FINE_POINTS = 8  # points for each mode on which the covariances of members are summed, or all
 MEMBERS, SCALES = 96, 16  # kernels of one length, and scales, before rare ones are left out
 MIN_RATIO = 1.03  # minimum ratio of neighbouring lengths, and of scales
 MIN_WEIGHT = 1e-3  # weight of a kernel of one length, or of a scale, that counts as occurring
@@ -75,7 +75,7 @@ def fitted(sample: InputSample, generator: np.random.Generator) -> Components | 
     few = [coarse(member) for member in members]
     best, _ = _with_noise(some, few, scales, whites, len(a), 0)
     members, scales = _refined(members, scales, best.weights)
-    fine = _covariances(points, bases, order[:FINE_POINTS])
+    fine = _covariances(points, bases, order[: max(COARSE_POINTS, FINE_POINTS * a.shape[1])])
     covariances = [fine(member) for member in members]
     # Anew: gaps between coarse lengths, and the average, look like noise.
     _, noise = _with_noise(some, covariances, scales, whites, len(a), MEAN_ROUNDS)
