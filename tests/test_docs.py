@@ -55,6 +55,7 @@ FASTER = {
     r"sensors=\[[\d, ]+\]": "sensors=[3]",
     r"--sensors (\d+),\S+": r"--sensors \1",
     r"\[500:\]": "[500:512]",
+    r"\[:100\]": "[:20]",
     r"^uqsonet fit .*": r"\g<0> --law gaussian",
     r" \.\.\.$": "",  # more of the same
 }

@@ -29,8 +29,8 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 533),
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_695),
-    "tests": (".py", 21_134),
-    "docs": (".md", 3_609),
+    "tests": (".py", 21_135),
+    "docs": (".md", 3_667),
 }
 """Suffix and lines of what stands beside the library."""
 
