@@ -30,7 +30,7 @@ MAX_FOLDERS = {
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_695),
     "tests": (".py", 21_135),
-    "docs": (".md", 3_667),
+    "docs": (".md", 3_669),
 }
 """Suffix and lines of what stands beside the library."""
 
