@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_512, "all": 24_097}
+MAX_LINES = {"core": 22_519, "all": 24_104}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,7 +29,7 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 533),
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_695),
-    "tests": (".py", 21_135),
+    "tests": (".py", 21_145),
     "docs": (".md", 3_669),
 }
 """Suffix and lines of what stands beside the library."""

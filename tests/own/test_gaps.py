@@ -295,3 +295,13 @@ def test_a_point_that_no_training_run_reads_has_the_mean_of_the_others() -> None
     law = Factors.of(moments, covariance, 3, torch.zeros(POINTS, dtype=torch.long))
     assert abs(float(law.mean[3]) - 51) < 0.5
     assert abs(float(law.improved(rows, law, 20.0).mean[3]) - 51) < 1
+
+
+def test_a_column_that_is_named_counts_the_runs_and_fields_are_no_times(tmp_path: Path) -> None:
+    table = pd.DataFrame({"month": [1, 1, 2], "x": [0.0, 1.0, 1.0], "t": [5.0, 6.0, 7.0]})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    runs = uqsonet.open_runs(tmp_path / "a.csv", "t", "t", run="month", missing="model")
+    np.testing.assert_array_equal(runs.inputs["t"].values, [[5.0, 6.0], [np.nan, 7.0]])
+    for run, found in ((None, "named by run"), ("year", r"run \(year\)")):
+        with pytest.raises(DataError, match=found):
+            uqsonet.open_runs(tmp_path / "a.csv", "t", "t", run=run, missing="model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,8 +69,10 @@ def kind_of(path: Path) -> str:
 
 
 @contextmanager
-def as_dataset(path: Path) -> Iterator[Any]:
+def as_dataset(path: Path, run: str | None = None, fields: Sequence[str] = ()) -> Iterator[Any]:
     """Yield what a file holds as an xarray.Dataset; its arrays are read when they are used.
+
+    In tables of readings `run` is the column that counts runs, and fields are what is asked for.
 
     Values are decoded by the CF conventions. Dimensions of an npz or HDF5 file have no names: its
     dataset has the attribute ``unread``, which says by name what is not read and why. Nodes and
@@ -85,7 +87,7 @@ def as_dataset(path: Path) -> Iterator[Any]:
         elif kind == "mesh":
             yield read_mesh(path)
         elif kind in ("CSV", "Parquet"):
-            yield read_records(path)
+            yield read_records(path, run, fields)
         elif kind == "HDF5":
             with hdf5_arrays(path) as (file, arrays):
                 if text_of(file.attrs.get("format")) == FORMAT:

@@ -178,7 +178,7 @@ def _read(
 
     def fields_of(path: Path, some: Sequence[str]) -> dict[str, LabelledField]:
         LOG.log(15, "reading %s", path)
-        with as_dataset(path) as data:
+        with as_dataset(path, run, wanted) as data:
             names = {name: _name_in(data, name, path) for name in wanted}
             return read_fields(data, names, run, several, path, some)
 
