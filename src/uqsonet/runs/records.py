@@ -19,8 +19,8 @@ def read_records(path: Path, run: str | None, fields: Sequence[str]) -> Any:
 
     A column says the run (that named, or ``run``, ``sample`` or alike, else a date or time), others
     the place (x, y, z, lon, lat or alike), and numbers that remain are fields. Columns that are
-    asked for as fields are nothing else. It raises `DataError` if a column is lacking, or a run has
-    two rows for one place.
+    asked for as fields are nothing else. Runs come in the order of their column. It raises
+    `DataError` if a column is lacking, or a run has two rows for one place.
     """
     import pandas as pd
     import xarray
@@ -39,8 +39,8 @@ def read_records(path: Path, run: str | None, fields: Sequence[str]) -> Any:
         there = ", ".join(table.columns)
         raise DataError(f"{path}: no column says the {lacking} of a reading; there are {there}")
     places = table.groupby(axes, sort=True).ngroup().to_numpy()
-    names, number = np.unique(table[runs[0]].astype(str), return_inverse=True)
-    unplaced = (places < 0) | table[runs[0]].isna().to_numpy()
+    number, names = pd.factorize(table[runs[0]], sort=True)
+    unplaced = (places < 0) | (number < 0)
     if unplaced.any():
         raise DataError(f"{path}: row {unplaced.argmax() + 1} lacks {runs[0]} or {', '.join(axes)}")
     if places.max() >= MAX_PLACES:
