@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.test_packaging import LIBRARY, ROOT
-from uqsonet.operator.file import shipped
+from uqsonet.operator.weight_files import shipped
 
 ABSENT = ("snakemake", "matplotlib", "ot", "deeptime", "yaml")
 WITHOUT = f"""

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from uqsonet.errors import ConfigError
-from uqsonet.gauss import blocks, modes
+from uqsonet.gauss import blocks, principal_components
 from uqsonet.gauss.blocks import RowBlocks, RunningMoments, column_moments, least_squares
-from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.principal_components import empirical_modes
 
 
 def fields(size: int, points: int, decay: float) -> torch.Tensor:
@@ -88,7 +88,7 @@ def test_summed_covariance_gives_the_principal_components(monkeypatch, values):
 @pytest.mark.parametrize(("decay", "values"), [(1.0, 20_000), (2.0, 10_000_000)])
 def test_randomised_modes_are_close_to_the_exact_ones(monkeypatch, decay, values):
     monkeypatch.setattr(blocks, "BLOCK_VALUES", values)
-    monkeypatch.setattr(modes, "EXACT_POINTS", 100)
+    monkeypatch.setattr(principal_components, "EXACT_POINTS", 100)
     matrix, count, leading = fields(1000, 300, decay), 60, 30
     std, vectors, remainder = exact_modes(matrix, count)
     found = empirical_modes(RowBlocks.of(matrix), count, "modes")

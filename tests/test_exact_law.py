@@ -6,8 +6,8 @@ import torch
 
 from tests.answers import input_given
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.weight_files import write_weights
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.beyond.exact import ExactLaw, is_exact

@@ -11,8 +11,8 @@ from uqsonet.errors import ConfigError, DataError
 from uqsonet.fields.stacked import Domain
 from uqsonet.networks.settings import TrainingConfig
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import load, read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.weight_files import load, read_model, read_weights, write_weights
 from uqsonet_study.beyond.law import fit_law
 from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.storage import load_functions

@@ -3,7 +3,7 @@
 import torch
 
 from uqsonet.gauss.given import even_normals
-from uqsonet.operator.file import load, shipped
+from uqsonet.operator.weight_files import load, shipped
 
 
 def test_even_normals_are_standard_normal_and_repeat():

@@ -12,7 +12,7 @@ import torch
 
 from uqsonet.errors import DataError
 from uqsonet.files import atomic_path, file_digest, remove_debris, write_text
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.weight_files import read_weights, write_weights
 from uqsonet_study import storage
 from uqsonet_study.storage import ArrayFile, Stream, array_kind, write_arrays
 

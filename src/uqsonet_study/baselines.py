@@ -7,8 +7,8 @@ from torch import Tensor
 
 from uqsonet.errors import ConfigError
 from uqsonet.gauss.given import Gaussian
-from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.principal_components import empirical_modes
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import Conditioned
 from uqsonet.operator.baselines import Cokriging

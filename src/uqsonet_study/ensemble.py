@@ -18,7 +18,7 @@ from uqsonet.errors import ObservationError
 from uqsonet.gauss.given import Given
 from uqsonet.gauss.posterior import Basis, Posterior
 from uqsonet.operator.base import Conditioned, OperatorModel
-from uqsonet.operator.file import load, read_weights
+from uqsonet.operator.weight_files import load, read_weights
 from uqsonet.sensors.sensors import Sensors
 
 

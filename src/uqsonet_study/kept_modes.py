@@ -21,8 +21,8 @@ import torch
 
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
-from uqsonet.gauss import blocks, modes
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.gauss import blocks, principal_components
+from uqsonet.operator.weight_files import read_weights, write_weights
 from uqsonet.runs.functions import Functions
 
 if TYPE_CHECKING:  # an edit of that model is none of other models' trainings
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # an edit of that model is none of other models' trainings
 
 LOG = logging.getLogger("uqsonet")
 
-SOURCES = blocks, modes
+SOURCES = blocks, principal_components
 """Modules whose source decides the numbers, besides those of bases and of what fits them."""
 
 MODES = ".modes"  # end of the name of their folder

@@ -21,7 +21,7 @@ from torch import Tensor
 from uqsonet.errors import DataError
 from uqsonet.files import file_digest
 from uqsonet.operator.base import OperatorModel
-from uqsonet.operator.file import load, read_weights, write_weights
+from uqsonet.operator.weight_files import load, read_weights, write_weights
 from uqsonet_study.cases import Row, Study
 from uqsonet_study.problems import Problem, get_problem
 

@@ -11,7 +11,7 @@ from uqsonet.files import file_digest
 from uqsonet.networks.train import Trained, Trial, set_weights
 from uqsonet.networks.train import train as train_model
 from uqsonet.operator.closed_form import BUFFERS, widen_band
-from uqsonet.operator.file import write_weights
+from uqsonet.operator.weight_files import write_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.jobs import draws_bar, log_rows
 from uqsonet_study.kept_modes import Keeper

@@ -15,7 +15,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields.cloud import Point
 from uqsonet.fitting.choose_law import input_sample
 from uqsonet.laws import NAMES, law_class
-from uqsonet.operator.file import read_model, read_weights, write_weights
+from uqsonet.operator.weight_files import read_model, read_weights, write_weights
 
 pytestmark = pytest.mark.usefixtures("quick_fits")
 SENSORS = SMALL.points()[[3, 12]]

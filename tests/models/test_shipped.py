@@ -9,7 +9,7 @@ import torch
 import uqsonet
 from tests.models.references import FILE
 from uqsonet.errors import DataError
-from uqsonet.operator.file import load, read_weights, shipped, weight_path
+from uqsonet.operator.weight_files import load, read_weights, shipped, weight_path
 from uqsonet_study import problems
 from uqsonet_study.problems import get_problem
 

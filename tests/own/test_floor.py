@@ -16,8 +16,8 @@ from uqsonet.fitting import fit as fitting
 from uqsonet.operator import regression
 from uqsonet.operator.baselines import plain
 from uqsonet.operator.closed_form import targets
-from uqsonet.operator.file import read_weights, write_weights
 from uqsonet.operator.regression import Regression
+from uqsonet.operator.weight_files import read_weights, write_weights
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import rows_of, split_runs
 from uqsonet.show.explore import page

@@ -19,8 +19,8 @@ from uqsonet.fields.cloud import PointCloud
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.files import require_writable
-from uqsonet.gauss import blocks, modes
-from uqsonet.runs import datasets, field_runs, stored
+from uqsonet.gauss import blocks, principal_components
+from uqsonet.runs import field_runs, stored
 from uqsonet.show import terminal
 
 X = np.linspace(0, 1, 12)
@@ -30,12 +30,12 @@ N = 90
 @pytest.fixture
 def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat some kilobytes as gigabytes."""
-    for module in (datasets, field_runs, stored):
+    for module in (formats, field_runs, stored):
         monkeypatch.setattr(module, "LARGE", 1 << 10)
     monkeypatch.setattr(stored, "BLOCK_BYTES", 1 << 13)
     monkeypatch.setattr(blocks, "MAX_KEPT_MATRIX", 1 << 10)
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 1 << 11)
-    monkeypatch.setattr(modes, "EXACT_POINTS", 100)
+    monkeypatch.setattr(principal_components, "EXACT_POINTS", 100)
 
 
 def smooth(seed: int = 0, count: int = N) -> tuple[np.ndarray, np.ndarray]:
@@ -131,12 +131,12 @@ def test_a_fit_of_large_runs_is_that_of_small_ones(request: pytest.FixtureReques
 
 
 def test_modes_of_few_long_functions_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modes, "EXACT_POINTS", 100)
+    monkeypatch.setattr(principal_components, "EXACT_POINTS", 100)
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 5000)
     matrix = torch.from_numpy(smooth(3)[0].reshape(N, -1)) + 7
     centred = matrix.double() - matrix.double().mean(0)
     _, singular, right = torch.linalg.svd(centred, full_matrices=False)
-    found = modes.empirical_modes(blocks.RowBlocks.of(matrix), 20, "modes")
+    found = principal_components.empirical_modes(blocks.RowBlocks.of(matrix), 20, "modes")
     std = singular / (N - 1) ** 0.5
     torch.testing.assert_close(found.std[:16], std[:16], rtol=1e-10, atol=0)
     torch.testing.assert_close(found.std[16:], torch.zeros(4).double(), rtol=0, atol=1e-6)

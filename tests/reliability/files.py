@@ -18,7 +18,7 @@ from uqsonet.networks.progress import Progress, save_checkpoint
 from uqsonet.networks.settings import TrainingConfig
 from uqsonet.operator.base import build_model
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import load, read_weights, write_weights
+from uqsonet.operator.weight_files import load, read_weights, write_weights
 from uqsonet.runs.functions import SPLITS
 from uqsonet_study.layouts import generate_layouts, load_layouts
 from uqsonet_study.parts import PartStore, cut

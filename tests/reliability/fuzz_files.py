@@ -33,7 +33,7 @@ from tests.reliability import fuzz
 from tests.reliability.files import content, make_files, make_zarr, refusal
 from tests.reliability.forging import forge, leaked
 from uqsonet.errors import UQSONetError
-from uqsonet.runs import datasets, field_runs, stored
+from uqsonet.runs import field_runs, stored
 from uqsonet.runs.files import contents
 
 FINE = ("refused", "equal", "read", "ended")
@@ -61,7 +61,7 @@ def model(path: Path) -> uqsonet.Emulator:
 def read_runs(bad: Path, large: bool) -> bool:
     """Read a damaged file of runs; return whether it has a value of another file."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (datasets, field_runs, stored) if large else ():
+        for module in (formats, field_runs, stored) if large else ():
             patch.setattr(module, "LARGE", 1 << 10)
         text = contents(bad)
         runs = uqsonet.open_runs(bad, "k", "u", missing="drop")

@@ -48,7 +48,7 @@ def lines_of(code: str, folder: Path, *arguments: object) -> list[str]:
 WRITERS = """
 from uqsonet_study.storage import write_arrays
 from uqsonet.files import write_text
-from uqsonet.operator.file import write_weights
+from uqsonet.operator.weight_files import write_weights
 for size in map(int, sys.argv[2:]):
     numbers = torch.rand(size // 8).double()
     for write, *content in (
@@ -87,7 +87,7 @@ def test_a_generation_continues_when_there_is_room_again(tmp_path: Path) -> None
 AS_NOBODY = """
 import os
 from uqsonet import files
-from uqsonet.operator.file import read_weights
+from uqsonet.operator.weight_files import read_weights
 from uqsonet_study.storage import ArrayFile
 os.setgid(65534); os.setuid(65534)
 try:

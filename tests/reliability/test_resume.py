@@ -18,7 +18,7 @@ from uqsonet.networks.progress import Progress, save_checkpoint
 from uqsonet.networks.settings import TrainingConfig
 from uqsonet.networks.train import Optimiser
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import read_weights
+from uqsonet.operator.weight_files import read_weights
 from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.training import TrainingJob, train
 

@@ -25,7 +25,7 @@ from uqsonet.errors import DataError
 from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.grid import Grid
 from uqsonet.operator.base import build_model
-from uqsonet.operator.file import load, write_weights
+from uqsonet.operator.weight_files import load, write_weights
 from uqsonet_study.cases import Study
 from uqsonet_study.layouts import generate_layouts
 from uqsonet_study.priors.gaussian_process import GaussianField, squared_exponential

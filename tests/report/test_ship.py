@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.test_config import BASE, ROOT
 from uqsonet.errors import DataError
-from uqsonet.operator.file import read_weights, shipped, write_weights
+from uqsonet.operator.weight_files import read_weights, shipped, write_weights
 from uqsonet_study import ship as shipping
 from uqsonet_study.cases import Study
 from uqsonet_study.cli import app

@@ -24,7 +24,7 @@ from uqsonet.networks.progress import termination_flag
 from uqsonet.networks.settings import TrainingConfig
 from uqsonet.networks.train import Optimiser, Trainer, Trial, learning_rate
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.weight_files import read_weights, write_weights
 from uqsonet_study import trainer
 from uqsonet_study.settings import Jobs, Method
 from uqsonet_study.storage import load_functions

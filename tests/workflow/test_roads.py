@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.workflow.conftest import ROOT, Project, fresh_copy, jobs, read
-from uqsonet.operator.file import load
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.weight_files import load
 from uqsonet_study import BASELINES
 from uqsonet_study.reference.files import Reference, load_sets
 

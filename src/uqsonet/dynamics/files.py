@@ -18,8 +18,8 @@ from uqsonet.errors import DataError
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import domain_as_dict, domain_from_dict
 from uqsonet.files import path_of, readable
-from uqsonet.operator.file import built, read_weights, write_weights
 from uqsonet.operator.kernel_branch import KernelBranch
+from uqsonet.operator.weight_files import built, read_weights, write_weights
 
 Dynamics = Any  # `uqsonet.dynamics.dynamics.Dynamics`, whose methods call this file
 HOME = "dynamics/"  # of tensors beside those of the emulator

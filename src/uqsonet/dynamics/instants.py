@@ -14,7 +14,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join, point_weights
 from uqsonet.gauss.blocks import RowBlocks, projected
-from uqsonet.gauss.modes import Modes, empirical_modes, spectrum
+from uqsonet.gauss.principal_components import Modes, empirical_modes, spectrum
 from uqsonet.operator.closed_form import LEFT_OVER, scaled_root
 from uqsonet.operator.config import KarhunenLoeveNetwork
 from uqsonet.operator.kernel_branch import spaced

@@ -17,9 +17,9 @@ import numpy as np
 from uqsonet.errors import DataError
 from uqsonet.fields.numbers import plain_array
 from uqsonet.gauss.seeds import numpy_generator
-from uqsonet.runs.datasets import as_dataset
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.files import listed, paths_of
+from uqsonet.runs.formats import as_dataset
 from uqsonet.runs.labelled import RUN_NAMES, TIME, axis_number
 from uqsonet.runs.runs import Runs, group_numbers
 

@@ -359,7 +359,7 @@ def load(path: Path | str, trial: int | None = None) -> Emulator:
     DataError
         If the file is missing, damaged, foreign, or does not fit the networks it describes.
     """
-    from uqsonet.operator.file import read_model
+    from uqsonet.operator.weight_files import read_model
 
     operator, meta, tensors = read_model(path, trial)
     card = meta.get("card")

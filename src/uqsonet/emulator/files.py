@@ -16,7 +16,7 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import require_noise
 from uqsonet.fields.stacked import join
 from uqsonet.files import Meta, readable
-from uqsonet.operator.file import built, write_weights
+from uqsonet.operator.weight_files import built, write_weights
 
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
 

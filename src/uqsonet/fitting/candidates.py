@@ -21,7 +21,7 @@ from uqsonet.fitting.held_out import LAYOUTS, HeldOut
 from uqsonet.fitting.plan import Places, SensorPlan
 from uqsonet.fitting.stand_ins import with_hidden_values
 from uqsonet.gauss.blocks import RowBlocks, column_moments
-from uqsonet.gauss.modes import spectrum
+from uqsonet.gauss.principal_components import spectrum
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.operator.closed_form import fit_bases, held_out_std, scale_modes, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork

@@ -18,7 +18,7 @@ import torch
 
 from uqsonet.fields.field import Field, part_columns
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.principal_components import empirical_modes
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.laws.truncated import truncated_normal
 

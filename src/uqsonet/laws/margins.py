@@ -25,7 +25,7 @@ from torch import Tensor
 from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import Domain
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.principal_components import empirical_modes
 from uqsonet.laws.base import MIN_TAIL_NOISE, classes_of, farthest_tail
 from uqsonet.laws.correlations import (
     LATENT_LAYOUT,

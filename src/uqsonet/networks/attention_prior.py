@@ -37,8 +37,8 @@ from uqsonet.errors import ConfigError
 from uqsonet.fields.field import centred
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.given import Gaussian, Given
-from uqsonet.gauss.modes import empirical_modes
 from uqsonet.gauss.posterior import Posterior
+from uqsonet.gauss.principal_components import empirical_modes
 from uqsonet.laws.base import InputLaw
 from uqsonet.networks.config import AttentionPriorNetwork
 from uqsonet.operator.base import Batch, Conditioned, register

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.errors import DataError, TrainingError
-from uqsonet.operator.file import read_weights, write_weights
+from uqsonet.operator.weight_files import read_weights, write_weights
 
 LOG = logging.getLogger("uqsonet")
 

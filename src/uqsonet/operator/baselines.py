@@ -1,7 +1,7 @@
 """Answers without a learned operator: what a model must not be worse than, and may be answered by.
 
 Cokriging is the best linear predictor; the mean of the runs is the same law that reads nothing.
-`uqsonet.fitting.choose` compares them, and regression on the pairs, with a model.
+`uqsonet.fitting.choose_answer` compares them, and regression on the pairs, with a model.
 """
 
 from __future__ import annotations

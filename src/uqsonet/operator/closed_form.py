@@ -31,7 +31,7 @@ from torch import Tensor
 from uqsonet.gauss.blocks import least_squares, projected
 from uqsonet.gauss.gaussian import covariance_root
 from uqsonet.gauss.given import spread
-from uqsonet.gauss.modes import empirical_modes
+from uqsonet.gauss.principal_components import empirical_modes
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.config import KEPT
 from uqsonet.runs.functions import Functions

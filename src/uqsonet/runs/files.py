@@ -16,8 +16,8 @@ import numpy as np
 from uqsonet.errors import DataError, nearest, printable
 from uqsonet.fields.layout import LabelledField
 from uqsonet.files import path_of
-from uqsonet.runs.datasets import as_dataset, is_zarr
 from uqsonet.runs.field_runs import FieldRuns, Missing, Scan
+from uqsonet.runs.formats import as_dataset, is_zarr
 from uqsonet.runs.labelled import read_fields, valid_values
 from uqsonet.runs.runs import Runs
 from uqsonet.runs.stored import joined, row_blocks

@@ -24,7 +24,7 @@ from uqsonet.fields.field import Field, Transform
 from uqsonet.fields.numbers import without_mask
 from uqsonet.fields.stacked import point_weights
 from uqsonet.gauss.blocks import MAX_KEPT_MATRIX, ArrayRows, RowBlocks, column_moments
-from uqsonet.gauss.modes import spectrum
+from uqsonet.gauss.principal_components import spectrum
 from uqsonet.gauss.seeds import numpy_generator
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.stored import taken

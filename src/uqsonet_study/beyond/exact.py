@@ -17,7 +17,7 @@ from uqsonet.errors import ConfigError
 from uqsonet.gauss.given import Given, Separate, Whole
 from uqsonet.laws.base import InputLaw, Linear
 from uqsonet.laws.bases import KarhunenLoeveBases
-from uqsonet.operator.file import read_weights
+from uqsonet.operator.weight_files import read_weights
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.priors.law import Law
 from uqsonet_study.problems import get_problem

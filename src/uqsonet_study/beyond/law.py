@@ -16,8 +16,8 @@ from uqsonet.fitting.comparison import Comparison
 from uqsonet.fitting.held_out import HeldOut
 from uqsonet.gauss.seeds import numpy_generator, seed_sequence
 from uqsonet.laws import NAMES
-from uqsonet.operator.file import read_model, read_weights, write_weights
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.weight_files import read_model, read_weights, write_weights
 from uqsonet.runs.functions import Functions
 from uqsonet_study.beyond.exact import EXACT
 from uqsonet_study.jobs import log_rows

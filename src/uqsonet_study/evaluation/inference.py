@@ -14,7 +14,7 @@ import torch
 from uqsonet.files import provenance, write_text
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.devices import processor
-from uqsonet.operator.file import load
+from uqsonet.operator.weight_files import load
 
 SAMPLES = 1000  # latent samples of one posterior
 REPEATS = 9  # timings; the first ones pay for start-up and are left out of the median

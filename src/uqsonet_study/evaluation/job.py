@@ -18,8 +18,8 @@ from uqsonet.errors import DataError
 from uqsonet.files import write_text
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.networks.devices import keep_freed_memory
-from uqsonet.operator.file import read_weights
 from uqsonet.operator.model import KarhunenLoeveModel
+from uqsonet.operator.weight_files import read_weights
 from uqsonet_study import BASELINES
 from uqsonet_study.baselines import build_baseline
 from uqsonet_study.beyond.exact import ExactLaw, is_exact

@@ -13,7 +13,7 @@ import torch
 from uqsonet.errors import DataError
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.gauss.metrics import relative_error
-from uqsonet.operator.file import load
+from uqsonet.operator.weight_files import load
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
 from uqsonet_study.ensemble import load_ensemble
