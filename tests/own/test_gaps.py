@@ -19,6 +19,7 @@ from uqsonet.gauss.incomplete import (
     PairMoments,
     Readings,
     fitted_correlation,
+    regressed,
     shrunk,
     smoothing,
 )
@@ -27,6 +28,7 @@ from uqsonet.runs.gaps import gaps_of
 
 POINTS, RUNS = 16, 400
 X = np.linspace(0, 1, POINTS)
+ONES = torch.ones(POINTS, 1, dtype=torch.float64)
 
 
 def fields(size: int, seed: int = 0) -> np.ndarray:
@@ -89,7 +91,7 @@ def test_values_given_readings_are_those_of_the_joint_normal_law() -> None:
 
 def test_of_complete_runs_pairs_give_the_sample_covariance() -> None:
     rows = torch.from_numpy(fields(50))
-    moments = PairMoments.of(rows)
+    moments = PairMoments.of(rows, [ONES])
     found = shrunk(moments, torch.zeros(POINTS, POINTS).double(), 0.0)
     known = torch.cov(rows.T, correction=0)
     apart = ~torch.eye(POINTS, dtype=torch.bool)
@@ -98,7 +100,7 @@ def test_of_complete_runs_pairs_give_the_sample_covariance() -> None:
 
 
 def test_shrinking_goes_from_the_pairs_to_the_target() -> None:
-    moments = PairMoments.of(torch.from_numpy(thin(fields(60), 0.5)))
+    moments = PairMoments.of(torch.from_numpy(thin(fields(60), 0.5)), [ONES])
     target = torch.eye(POINTS).double()
     far, near = (shrunk(moments, target, weight) for weight in (1e9, np.inf))
     assert torch.equal(near, target) and torch.allclose(far, target, atol=1e-5)
@@ -289,7 +291,7 @@ def test_what_cannot_be_done_with_gaps_is_refused(model: uqsonet.Emulator) -> No
 def test_a_point_that_no_training_run_reads_has_the_mean_of_the_others() -> None:
     rows = torch.from_numpy(fields(40) + 50)
     rows[:, 3] = torch.nan
-    moments = PairMoments.of(rows)
+    moments = PairMoments.of(rows, [ONES])
     covariance = shrunk(moments, torch.eye(POINTS).double(), 10.0)
     law = Factors.of(moments, covariance, 3, torch.zeros(POINTS, dtype=torch.long))
     assert abs(float(law.mean[3]) - 51) < 0.5
@@ -304,3 +306,49 @@ def test_a_column_that_is_named_counts_the_runs_and_fields_are_no_times(tmp_path
     for run, found in ((None, "named by run"), ("year", r"run \(year\)")):
         with pytest.raises(DataError, match=found):
             uqsonet.open_runs(tmp_path / "a.csv", "t", "t", run=run, missing="model")
+
+
+def test_means_are_drawn_to_a_regression_as_its_errors_say() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(400, generator=generator, dtype=torch.float64)
+    design = torch.stack([torch.ones(400, dtype=torch.float64), z], 1)
+    counts = torch.full((400,), 4.0, dtype=torch.float64)
+    counts[:50] = 0
+    off, noise = torch.randn(2, 400, generator=generator, dtype=torch.float64)
+    true = 3 + 2 * z + 0.5 * off
+    mean = torch.where(counts > 0, true + noise / 2, 0.0)  # readings have variance one
+    found, unsure = regressed(mean, torch.ones(400).double(), counts, design)
+    error = (found - true).square()
+    # Of means with variance 1/4 about a regression that errs by 1/4: 1/8, and 1/4 without readings.
+    assert 0.1 < float(error[50:].mean()) < 0.15 and 0.15 < float(error[:50].mean()) < 0.4
+    expected = torch.tensor([0.25, 0.125], dtype=torch.float64)
+    torch.testing.assert_close(unsure[[0, 399]], expected, rtol=0.35, atol=0)
+
+
+def test_maps_that_are_known_everywhere_carry_the_mean_to_places_without_readings() -> None:
+    generator = np.random.default_rng(1)
+    places, height = generator.random((60, 2)), generator.random(60)
+    waves = np.cos(places @ generator.normal(0, 2, (2, 12)) + generator.uniform(0, 6, 12))
+    truth = 15 - 9 * height + generator.standard_normal((300, 12)) @ waves.T / 4
+    read = thin(truth, 0.4)
+    read[:, 40:] = np.nan
+    maps = {"height": height}
+    field = FieldRuns.of(read[:200], places, missing="model", covariates=maps)
+    assert field.domain.size == 60 and field.absent == 0
+    model = uqsonet.fit(uqsonet.Runs({"t": field}), sensors=[10], bar=False)
+    answer = model.condition(places[:10], truth[200:, :10])
+    error = answer.mean()[:, 40:] - truth[200:, 40:]
+    assert np.sqrt(np.square(error).mean()) < 0.25 * truth[:, 40:].std()
+    lower, upper = answer.band(0.9)
+    inside = (lower <= truth[200:]) & (truth[200:] <= upper)
+    assert inside[:, 40:].mean() > 0.8
+    alone = FieldRuns.of(read[:200], places, missing="model")
+    assert alone.domain.size == 40
+    for wrong, message in (
+        ({"height": height[:9]}, "covariates have the shape"),
+        ({"height": np.where(np.arange(60) == 2, np.nan, height)}, "missing at point 2"),
+    ):
+        with pytest.raises(DataError, match=message):
+            FieldRuns.of(read, places, missing="model", covariates=wrong)
+    with pytest.raises(DataError, match="covariates are for missing='model'"):
+        FieldRuns.of(truth, places, covariates=maps)

@@ -87,6 +87,7 @@ class Seen:
     rows: Tensor  # (N, P), encoded
     columns: tuple[Tensor, Tensor]  # (n,) and (M,), of inputs and of outputs in rows
     points: list[Tensor]  # (n_k, d), of each field, in its box
+    designs: list[Tensor]  # (n_k, 1 + q), of each field: one, and its covariates
     groups: Tensor  # (P,), 0 for inputs: points whose left-over variance is taken as one
     noise: Tensor  # (P,), standard deviation of readings
     plan: SensorPlan
@@ -124,6 +125,7 @@ class Seen:
         return cls(
             runs.name, sides[0], sides[1], torch.cat(rows, 1), (columns[0], columns[1]),
             [unit_points(one.domain) for one in every.values()],
+            [_design(one) for one in every.values()],
             torch.tensor(order).repeat_interleave(torch.tensor(sizes)),
             torch.tensor(levels).double().repeat_interleave(torch.tensor(sizes)),
             SensorPlan.of(counts if sensors is None else sensors, fields, len(sides[0]), places),
@@ -175,6 +177,16 @@ class Seen:
         return seen, truth
 
 
+def _design(field: FieldRuns) -> Tensor:
+    """Return one and the covariates of a field's points (n, 1 + q), float64, standardised."""
+    one = torch.ones(field.domain.size, 1, dtype=torch.float64)
+    if field.covariates is None:
+        return one
+    known = torch.from_numpy(field.covariates)
+    size = known.std(0, correction=0).clamp_min(1e-300)
+    return torch.cat([one, (known - known.mean(0)) / size], 1)
+
+
 def _of_plan(places: Places) -> np.ndarray:
     """Return the numbers of points, inputs before outputs, at which sensors may stand."""
     if places.fixed is not None:
@@ -204,7 +216,7 @@ class Learner:
     @cached_property
     def moments(self) -> PairMoments:
         """Moments of pairs."""
-        return PairMoments.of(self.rows)
+        return PairMoments.of(self.rows, self.data.designs)
 
     @cached_property
     def target(self) -> Tensor:
@@ -233,7 +245,7 @@ class Learner:
             covariance = shrunk(self.moments, self.target, recipe.weight, kernel)
             found = start = Factors.of(self.moments, covariance, recipe.rank, groups)
         else:
-            moments = PairMoments.of(whole)
+            moments = PairMoments.of(whole, self.data.designs)
             covariance = shrunk(moments, self.target, recipe.weight)
             found = start = Factors.of(moments, covariance, recipe.rank, groups)
         yield found

@@ -157,6 +157,7 @@ def _emulator(
     law = learner.law(recipe)
     weight = START if recipe.steps else recipe.weight
     unsure = law.unsure(learner.rows, weight, learner.kernel(recipe.width))
+    unsure = unsure + learner.moments.unsure * (learner.moments.counts == 0)
     model, roots = model_of(data, law, unsure)
     found = Emulator(model, data.inputs, data.outputs, noise_std=dict(noise_std), remainder=roots)
     return found, replace(law, variance=law.variance + unsure)

@@ -69,15 +69,16 @@ def blocks(rows: Tensor, rank: int) -> Iterator[tuple[Tensor, Readings]]:
 class PairMoments:
     """Sums over runs: mean (P,) and variance (P,) of what was read, products and counts (P, P)."""
 
-    mean: Tensor
+    mean: Tensor  # drawn to what the designs say
+    unsure: Tensor  # (P,), variance of the mean's error
     variance: Tensor
     counts: Tensor  # (P,), number of readings
     products: Tensor  # (P, P), of values less the mean
     pairs: Tensor  # (P, P), number of runs that show both
 
     @classmethod
-    def of(cls, rows: Tensor) -> PairMoments:
-        """Return the moments of rows (N, P)."""
+    def of(cls, rows: Tensor, designs: Sequence[Tensor]) -> PairMoments:
+        """Return the moments of rows (N, P): fields side by side, with a design (n, q) each."""
         sums = rows.nan_to_num().sum(0, dtype=torch.float64)
         counts = (~rows.isnan()).sum(0).double()
         mean = sums / counts.clamp_min(1)
@@ -88,7 +89,10 @@ class PairMoments:
             products += off.T @ off
             pairs += seen.T @ seen
         variance = products.diagonal() / counts.clamp_min(1)
-        return cls(mean, variance, counts, products, pairs)
+        sizes = [len(one) for one in designs]
+        fields = zip(*(one.split(sizes) for one in (mean, variance, counts)), designs, strict=True)
+        drawn, unsure = zip(*(regressed(*one) for one in fields), strict=True)
+        return cls(torch.cat(drawn), torch.cat(unsure), variance, counts, products, pairs)
 
     def scaled(self, groups: Tensor, weight: float) -> Tensor:
         """Return the std (P,) of values, shrunk towards that of the point's group."""
@@ -99,6 +103,29 @@ class PairMoments:
             n = self.counts[here]
             variance[here] = (n * variance[here] + weight * usual) / (n + weight)
         return variance.sqrt()
+
+
+def regressed(
+    mean: Tensor, variance: Tensor, counts: Tensor, design: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return means (n,) drawn to a regression on a design (n, q), and their variance (n,).
+
+    The regression counts for as many readings as its errors say; where nothing was read, it is the
+    mean (Fay, Herriot, J. Am. Stat. Assoc. 74, 1979). Means are of so many readings each.
+    """
+    read = counts > 0
+    known, n = mean[read], counts[read]
+    weight = n.sqrt()[:, None]
+    found = torch.linalg.lstsq(weight * design[read], weight * known[:, None], driver="gelsd")
+    expected = (design @ found.solution)[:, 0]
+    within = (counts @ variance / counts.sum().clamp_min(1)).clamp_min(1e-300)
+    free = len(n) - design.shape[1]
+    if free <= 0:
+        return torch.where(read, mean, expected), within / counts.clamp_min(1)
+    off = (known - expected[read]).square() - within / n
+    between = (off.sum() / free).clamp_min(ROUNDING * within)
+    weighed = counts + within / between
+    return (counts * mean + within / between * expected) / weighed, within / weighed
 
 
 @dataclass(frozen=True)
@@ -225,14 +252,13 @@ class Factors:
         values, vectors = leading(covariance, rank)
         factor = vectors * values.clamp_min(0).sqrt()
         left = moments.variance - factor.square().sum(1)
-        found, mean, n = torch.empty_like(left), moments.mean.clone(), moments.counts
+        found, n = torch.empty_like(left), moments.counts
         for group in groups.unique():
             here = groups == group
             share = n[here] / n[here].sum().clamp_min(1)
             least = MIN_VARIANCE * (share @ moments.variance[here]).clamp_min(MIN_VARIANCE)
             found[here] = torch.maximum(share @ left[here], least)
-            mean[here & (n == 0)] = share @ mean[here]  # nobody has read there
-        return cls(mean, factor, found, groups)
+        return cls(moments.mean, factor, found, groups)
 
     def given(self, seen: Readings) -> tuple[Tensor, Tensor]:
         """Return mean (N, r) and covariance (N, r, r) of a given readings."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -55,6 +55,8 @@ class FieldRuns:
         Runs without missing values, where those with some are to be left out.
     layout : Layout or None
         How the field stands in its file.
+    covariates : ndarray, shape (n, q), or None
+        Maps that are known at all points, float64.
     """
 
     values: np.ndarray
@@ -63,6 +65,7 @@ class FieldRuns:
     units: str = ""
     kept: np.ndarray | None = None
     layout: Layout | None = None
+    covariates: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -75,6 +78,7 @@ class FieldRuns:
         missing: Missing = "error",
         name: str = "the field",
         merge: bool = False,
+        covariates: object = None,
     ) -> FieldRuns:
         """Return the runs of a field from arrays.
 
@@ -103,6 +107,10 @@ class FieldRuns:
             For messages.
         merge : bool
             Points that repeat become one, with the mean of their values; else they are refused.
+        covariates : array as a run, (q, ...) of several, or mapping of name to one, optional
+            Maps that are known at all points, as elevation: the mean of runs with gaps
+            (``missing="model"``) is drawn to a regression on them. Points without a reading stay in
+            the domain where all of these are known.
 
         Raises
         ------
@@ -124,19 +132,25 @@ class FieldRuns:
         if missing not in MISSING:
             raise DataError(f"{name}: missing={missing!r}; there are {', '.join(MISSING)}")
         repeats = _repeats(periodic, layout, array.ndim - 1, name)
+        array, maps = _with_maps(array, covariates, missing, name)
         if merge:
             points, array, layout = _merged(points, array, layout, name)
         domain, array = _domain(points, array, repeats, name)
         if points is None:
             _notice_runs_last(array, name)
         array = array.reshape(len(array), -1)
+        array, known = (
+            (array[:-maps], array[-maps:].T.astype(np.float64)) if maps else (array, None)
+        )
         if transform is not None and transform not in TRANSFORMS:
             raise DataError(f"{name}: transform {transform!r}; there are identity, log and asinh")
         array, seen = _without_fill_values(array, Scan.of(array), missing, name)
-        if seen.absent.any():
-            domain, layout = _without_absent(domain, seen.absent, layout, name)
-            present = ~seen.absent
+        absent = seen.absent if known is None else _unmapped(seen.absent, known, name)
+        if absent.any():
+            domain, layout = _without_absent(domain, absent, layout, name)
+            present = ~absent
             array = changed(array, lambda rows: rows[:, present], name)
+            known = known if known is None else known[present]
             seen = Scan.of(array)
         array, kept = _without_missing(array, seen, domain, missing, name)
         if not kept.any():
@@ -150,7 +164,7 @@ class FieldRuns:
             raise DataError(
                 f"{name}: constant over all runs and points, always {low:g}: nothing to learn"
             )
-        return cls(array, domain, transform, units, None if kept.all() else kept, layout=layout)
+        return cls(array, domain, transform, units, None if kept.all() else kept, layout, known)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -166,6 +180,34 @@ class FieldRuns:
         if isinstance(self.domain, MaskedGrid):
             return self.domain.grid.size - self.domain.size
         return 0 if self.layout is None else int((self.layout.index < 0).sum())
+
+
+def _with_maps(
+    array: np.ndarray, covariates: object, missing: Missing, name: str
+) -> tuple[np.ndarray, int]:
+    """Return runs (N, ...) with maps as further ones, and how many of these there are."""
+    if covariates is None:
+        return array, 0
+    if missing != "model":
+        raise DataError(f"{name}: covariates are for missing='model', found missing={missing!r}")
+    maps = list(covariates.values()) if isinstance(covariates, Mapping) else covariates
+    found = plain_array(maps, f"{name}: covariates", True, DataError).astype(np.float64)
+    if found.ndim == array.ndim - 1:
+        found = found[None]
+    if found.shape[1:] != array.shape[1:] or not len(found):
+        raise DataError(
+            f"{name}: covariates have the shape {found.shape[1:]}, a run has {array.shape[1:]}"
+        )
+    return np.concatenate([array.astype(np.float64), found]), len(found)
+
+
+def _unmapped(absent: np.ndarray, known: np.ndarray, name: str) -> np.ndarray:
+    """Return which points have neither a reading nor all maps; refuse readings without a map."""
+    lacking = ~np.isfinite(known).all(1)
+    if (lacking & ~absent).any():
+        point = int((lacking & ~absent).argmax())
+        raise DataError(f"{name}: covariates are missing at point {point}, which some runs read")
+    return absent & lacking
 
 
 def _numeric(values: object, name: str) -> np.ndarray:
