@@ -28,9 +28,9 @@ MAX_FOLDERS = {
     "src/uqsonet_study/report": (".py", 2_971),
     "workflow/rules": (".smk", 533),
     "workflow/scripts": (".py", 242),
-    "benchmarks": (".py", 4_695),
+    "benchmarks": (".py", 4_756),
     "tests": (".py", 21_192),
-    "docs": (".md", 3_671),
+    "docs": (".md", 3_673),
 }
 """Suffix and lines of what stands beside the library."""
 
