@@ -57,7 +57,7 @@ def fitted(
 def test_a_law_leaves_the_operator_as_it_was_trained(toy_files, stack, tmp_path):
     path, log = fitted(toy_files, stack, tmp_path, "mixture")
     assert list(log["law"]) == ["mixture"] and set(log["trial"]) == {1}
-    assert {"crps_1", "crps_2", "crps_4", "seconds", "chosen"} <= set(log.columns)
+    assert {"crps_1", "crps_2", "crps_4", "chosen"} <= set(log.columns)
     model, meta, _ = read_model(path)
     for name, value in load(stack, 1).state_dict().items():
         assert torch.equal(model.state_dict()[name], value), name
