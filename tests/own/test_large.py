@@ -20,7 +20,7 @@ from uqsonet.fields.grid import Grid
 from uqsonet.fields.stacked import JointDomain
 from uqsonet.files import require_writable
 from uqsonet.gauss import blocks, principal_components
-from uqsonet.runs import field_runs, stored
+from uqsonet.runs import field_runs, formats, stored
 from uqsonet.show import terminal
 
 X = np.linspace(0, 1, 12)

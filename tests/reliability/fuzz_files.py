@@ -33,7 +33,7 @@ from tests.reliability import fuzz
 from tests.reliability.files import content, make_files, make_zarr, refusal
 from tests.reliability.forging import forge, leaked
 from uqsonet.errors import UQSONetError
-from uqsonet.runs import field_runs, stored
+from uqsonet.runs import field_runs, formats, stored
 from uqsonet.runs.files import contents
 
 FINE = ("refused", "equal", "read", "ended")
