@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import xarray as xr
 
 import uqsonet
 from uqsonet.errors import ConfigError, DataError, ObservationError
@@ -352,3 +353,7 @@ def test_maps_that_are_known_everywhere_carry_the_mean_to_places_without_reading
             FieldRuns.of(read, places, missing="model", covariates=wrong)
     with pytest.raises(DataError, match="covariates are for missing='model'"):
         FieldRuns.of(truth, places, covariates=maps)
+    named = xr.DataArray(read[:, :36].reshape(-1, 6, 6), dims=("run", "lat", "lon"))
+    named = named.assign_coords(lat=np.arange(6.0), lon=np.arange(6.0))
+    with pytest.raises(DataError, match="give its values and coordinates"):
+        FieldRuns.of(named, missing="model", covariates=[height[:36].reshape(6, 6)])

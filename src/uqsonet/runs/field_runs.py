@@ -132,7 +132,7 @@ class FieldRuns:
         if missing not in MISSING:
             raise DataError(f"{name}: missing={missing!r}; there are {', '.join(MISSING)}")
         repeats = _repeats(periodic, layout, array.ndim - 1, name)
-        array, maps = _with_maps(array, covariates, missing, name)
+        array, maps = _with_maps(array, covariates, missing, layout, name)
         if merge:
             points, array, layout = _merged(points, array, layout, name)
         domain, array = _domain(points, array, repeats, name)
@@ -183,13 +183,18 @@ class FieldRuns:
 
 
 def _with_maps(
-    array: np.ndarray, covariates: object, missing: Missing, name: str
+    array: np.ndarray, covariates: object, missing: Missing, layout: Layout | None, name: str
 ) -> tuple[np.ndarray, int]:
     """Return runs (N, ...) with maps as further ones, and how many of these there are."""
     if covariates is None:
         return array, 0
     if missing != "model":
         raise DataError(f"{name}: covariates are for missing='model', found missing={missing!r}")
+    if layout is not None:
+        raise DataError(
+            f"{name}: covariates are for arrays and their points, found a DataArray, whose axes "
+            "come in another order: give its values and coordinates"
+        )
     maps = list(covariates.values()) if isinstance(covariates, Mapping) else covariates
     found = plain_array(maps, f"{name}: covariates", True, DataError).astype(np.float64)
     if found.ndim == array.ndim - 1:
