@@ -62,9 +62,8 @@ def stations(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
     stored = rdata.read_rda(folder / "COmonthlyMet.rda")
     for name in ("tmax", "ppt"):
         values = np.asarray(stored[f"CO.{name}"], dtype=float)
-        values = np.log(10 + values) if name == "ppt" else values
-        values = values[..., (~np.isnan(values)).sum((0, 1)) >= MONTHS]
-        kept = (~np.isnan(np.asarray(stored[f"CO.{name}"]))).sum((0, 1)) >= MONTHS
+        kept = (~np.isnan(values)).sum((0, 1)) >= MONTHS
+        values = (np.log(10 + values) if name == "ppt" else values)[..., kept]
         anomalies = (values - np.nanmean(values, 0)).reshape(-1, values.shape[-1])
         yield f"colorado {name}", anomalies, np.asarray(stored["CO.loc"])[kept], MONTHS
     ozone = rdata.read_rda(folder / "ozone2.rda")["ozone2"]

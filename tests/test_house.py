@@ -20,15 +20,15 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_605, "all": 24_190}
+MAX_LINES = {"core": 22_604, "all": 24_189}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
-    "src/uqsonet_study": (".py", 11_674),
+    "src/uqsonet_study": (".py", 11_675),
     "src/uqsonet_study/report": (".py", 2_971),
     "workflow/rules": (".smk", 533),
     "workflow/scripts": (".py", 242),
-    "benchmarks": (".py", 4_756),
+    "benchmarks": (".py", 4_755),
     "tests": (".py", 21_197),
     "docs": (".md", 4_037),
 }
@@ -53,7 +53,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (34, 5_823), "fit": (63, 12_432)}
+MAX_LOADED = {"load, condition, std": (34, 5_823), "fit": (63, 12_438)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

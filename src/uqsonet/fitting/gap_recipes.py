@@ -28,7 +28,7 @@ from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.comparison import first_not_worse
 from uqsonet.fitting.held_out import LEVELS
-from uqsonet.fitting.plan import Places, SensorPlan
+from uqsonet.fitting.plan import SensorPlan
 from uqsonet.gauss.incomplete import (
     Factors,
     PairMoments,
@@ -167,7 +167,7 @@ class Seen:
                 hidden[here] = there[here] & near.numpy()
                 there = there & ~hidden
             for places in self.plan.parts:
-                at = every[_of_plan(places)]
+                at = every[places.points().numpy()]
                 at = at[there[at]]
                 most = min(places.counts[count], math.ceil(MOST_READ * len(at)))
                 read = torch.from_numpy(generator.permutation(at)[:most])
@@ -185,13 +185,6 @@ def _design(field: FieldRuns) -> Tensor:
     known = torch.from_numpy(field.covariates)
     size = known.std(0, correction=0).clamp_min(1e-300)
     return torch.cat([one, (known - known.mean(0)) / size], 1)
-
-
-def _of_plan(places: Places) -> np.ndarray:
-    """Return the numbers of points, inputs before outputs, at which sensors may stand."""
-    if places.fixed is not None:
-        return places.first + places.fixed.numpy()
-    return places.first + np.arange(places.size)
 
 
 def _named(name: str, field: FieldRuns) -> Field:

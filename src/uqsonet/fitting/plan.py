@@ -29,6 +29,11 @@ class Places:
     counts: tuple[int, ...]  # one for each number of sensors that is tried
     fixed: Tensor | None = None  # (m,), numbers from 0 of the points at which they stand
 
+    def points(self) -> Tensor:
+        """Return the points (n,) at which sensors may stand."""
+        own = torch.arange(self.size) if self.fixed is None else self.fixed
+        return self.first + own
+
     def draw(self, k: int, size: int, seed: int, *path: str | int) -> Tensor:
         """Return points (size, m) of that many layouts with the k-th number of sensors."""
         if self.fixed is not None:

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -169,7 +170,7 @@ class FieldRuns:
     def __len__(self) -> int:
         return len(self.values)
 
-    @property
+    @cached_property
     def gaps(self) -> bool:
         """Whether some values were not read."""
         return any(bool(np.isnan(rows).any()) for rows in row_blocks(self.values))

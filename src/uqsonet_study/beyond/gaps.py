@@ -26,7 +26,6 @@ COUNTS = (1, 4, 10)  # exact sensors of k
 NOISE = 0.02  # standard deviation of readings over that of their field
 GRID = PROBLEM.grid.points()[::STRIDE]
 
-
 Moments = tuple[Tensor, Tensor]
 """Mean and std (sets, M) of u."""
 
@@ -56,9 +55,10 @@ def references(config: Gaps, seed: int) -> Iterator[Known]:
         yield Known(*(torch.stack(part) for part in zip(*found, strict=True)))
 
 
-def thinned(values: np.ndarray, seen: int, generator: np.random.Generator) -> np.ndarray:
+def thinned(
+    values: np.ndarray, seen: int, level: float, generator: np.random.Generator
+) -> np.ndarray:
     """Return runs (N, n) at so many random points each, with noise, NaN elsewhere."""
-    level = NOISE * float(values.std(0).mean())
     at = np.argsort(generator.random(values.shape), 1)[:, :seen]
     found = np.full(values.shape, np.nan)
     read = np.take_along_axis(values, at, 1) + level * generator.standard_normal(at.shape)
@@ -70,9 +70,10 @@ def cokriging(log_k: Tensor, u: Tensor, known: Known) -> Moments:
     """Return mean and std (sets, M) of u by the moments of complete runs, on the whole grid."""
     mean, std = [], []
     for at, read in zip(known.places, known.values, strict=True):
-        k, off = log_k[:, at] - log_k[:, at].mean(0), u - u.mean(0)
+        usual = log_k[:, at].mean(0)
+        k, off = log_k[:, at] - usual, u - u.mean(0)
         gain = torch.linalg.solve(k.T @ k, k.T @ off)
-        mean.append(u.mean(0) + (read - log_k[:, at].mean(0)) @ gain)
+        mean.append(u.mean(0) + (read - usual) @ gain)
         std.append((off - k @ gain).std(0))
     return torch.stack(mean), torch.stack(std)
 
@@ -82,7 +83,7 @@ def learned(log_k: Tensor, u: Tensor, seen: int, seed: int) -> Callable[[Known],
     generator = numpy_generator(seed, KIND, "thin", seen)
     fields = {"k": log_k[:, ::STRIDE].numpy(), "u": u.numpy()}
     noise = {name: NOISE * float(values.std(0).mean()) for name, values in fields.items()}
-    read = {name: thinned(values, seen, generator) for name, values in fields.items()}
+    read = {name: thinned(values, seen, noise[name], generator) for name, values in fields.items()}
     x = GRID.numpy()
     runs = Runs(
         {"k": FieldRuns.of(np.exp(read["k"]), x, "log", missing="model")},
