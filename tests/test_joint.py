@@ -280,7 +280,7 @@ def test_users_name_the_fields(curved, tmp_path: Path):
     assert bool((lower < found["k"].mean()).all() and (found["k"].mean() < upper).all())
     # Samples with the same seed belong together, in more parts than one, too.
     many = emulator.condition(u=(np.full((20, 1, 1), 0.4), np.full((20, 1), 0.12), 0.05))
-    k, u = (torch.from_numpy(many[name].sample(3, seed=5)) for name in "ku")
+    k, u = (torch.from_numpy(many[name].sample(3, rng=5)) for name in "ku")
     offset, basis = curved.bases.output_basis(X)
     with torch.no_grad():
         expected = offset + curved.branch(curved.bases.coefficients_of(k)).double() @ basis.T

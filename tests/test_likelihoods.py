@@ -148,7 +148,7 @@ def test_a_solver_corrects_a_wrong_linear_operator_exactly() -> None:
     with torch.no_grad():
         wrong.bases.linear_weight.mul_(0.7)
     x, solver = SMALL.points().numpy(), integral().numpy().T
-    k = exact.condition()["k"].sample(1, seed=5)[0]
+    k = exact.condition()["k"].sample(1, rng=5)[0]
     u = k @ solver + 0.03 * np.random.default_rng(0).standard_normal(len(k))
     read = {"u": (x[::2], u[::2], 0.03)}
     truth, start = exact.condition(**read), Emulator.around(wrong).condition(**read)
@@ -169,7 +169,7 @@ def test_what_modes_leave_out_of_solves_is_in_the_answer() -> None:
     """The solver adds a wave that no run has, so no mode knows it."""
     exact, x, solver = model(), SMALL.points().numpy(), integral().numpy().T
     wave = 0.3 * np.sin(20 * np.pi * x[:, 0])
-    k = exact.condition()["k"].sample(1, seed=5)[0]
+    k = exact.condition()["k"].sample(1, rng=5)[0]
     truth = exact.condition(u=(x[::2], (k @ solver)[::2], 0.03))["u"]
     start = Emulator.around(linear_model()).condition(u=(x[::2], (k @ solver + wave)[::2], 0.03))
     found = start.corrected(lambda inputs: inputs @ solver + wave)["u"]
@@ -187,7 +187,7 @@ def test_a_solver_corrects_the_answer_that_there_is() -> None:
     cokriging = Cokriging.on(exact.bases, torch.zeros(p, p))
     emulator = Emulator(wrong, [FIELDS.input], [FIELDS.output], given_outputs=cokriging)
     solver, x = integral().numpy().T, SMALL.points().numpy()
-    u = emulator.condition()["k"].sample(1, seed=5)[0] @ solver
+    u = emulator.condition()["k"].sample(1, rng=5)[0] @ solver
     start = emulator.condition(u=(x[::2], u[::2], 0.03))
     found = start.corrected(lambda inputs: inputs @ solver)
     assert found.solves.before > 0.9 * found.solves.of

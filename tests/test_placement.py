@@ -188,7 +188,7 @@ def test_samples_serve_a_curved_operator(curved, side: str) -> None:
     found = curved.place(1, X[[place]], field=side, noise_std=noise)
     before = curved.condition()
     assert found.before[0] == pytest.approx(mean_variance(curved, before.std()), rel=1e-6)
-    drawn = before[side].sample(size, X[[place]], seed=4)[:, 0]
+    drawn = before[side].sample(size, X[[place]], rng=4)[:, 0]
     y = drawn + noise * torch.randn(size, generator=torch.Generator().manual_seed(8)).double()
     answers = curved.condition(**{side: (X[[place]].expand(size, 1, 1), y[:, None], noise)})
     share = curved.outputs[0].domain.quadrature()
@@ -208,7 +208,7 @@ def test_other_laws_and_methods_place_by_samples(answers_by: str) -> None:
     posterior = emulator.condition(**given)
     assert found.before[0] == pytest.approx(mean_variance(emulator, posterior.std()), rel=1e-6)
     # The best linear prediction of u from each reading, over samples of both.
-    k, u = (torch.as_tensor(posterior[name].sample(20_000, seed=9)).double() for name in "ku")
+    k, u = (torch.as_tensor(posterior[name].sample(20_000, rng=9)).double() for name in "ku")
     share = emulator.outputs[0].domain.quadrature()
     y, u = torch.cat([k, u], 1), u - u.mean(0)
     y = y - y.mean(0)

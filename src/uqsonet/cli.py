@@ -193,7 +193,7 @@ def fit(
     fields = [Field(name, one.domain, layout=one.layout) for name, one in every.items()]
     places = _places(sensors, field, fields, len(runs.inputs))
     noise = _noise(noise_std)
-    model = learn(runs, minutes, sensors=places, noise_std=noise, seed=seed, law=law, drift=drift)
+    model = learn(runs, minutes, sensors=places, noise_std=noise, rng=seed, law=law, drift=drift)
     model.save(out)
     print(model)
     _say_saved(out)
@@ -392,7 +392,7 @@ def validate(
     ins, outs = (",".join(f.name for f in side) for side in (emulator.inputs, emulator.outputs))
     runs = _runs(file, ins, outs, None, missing, run)
     places = _places(sensors, field, emulator.named_fields, len(emulator.inputs))
-    report = emulator.validate(runs, places, noise_std=_noise(noise_std), seed=seed)
+    report = emulator.validate(runs, places, noise_std=_noise(noise_std), rng=seed)
     if out is not None:
         report.save(out)
     if csv is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -174,15 +176,30 @@ def test_shapes(answer: FieldPosterior, answers: FieldPosterior) -> None:
 
 
 def test_seeds(answer: FieldPosterior) -> None:
-    for ask in (answer.sample, lambda size, seed: answer.quantile(0.9, size=size, seed=seed)):
-        first, again, other = (ask(50, seed=s) for s in (3, 3, 4))
+    for ask in (answer.sample, lambda size, rng: answer.quantile(0.9, size=size, rng=rng)):
+        first, again, other = (ask(50, rng=s) for s in (3, 3, 4))
         assert np.array_equal(first, again) and not np.array_equal(first, other)
-    samples = answer.sample(20_000, seed=2)
+    samples = answer.sample(20_000, rng=2)
     np.testing.assert_allclose(samples.mean(0), answer.mean(), atol=0.05 * answer.std().max())
     np.testing.assert_allclose(samples.std(0), answer.std(), rtol=0.03)
-    drawn, again = (answer.sample(5, seed=np.random.default_rng(1)) for _ in range(2))
-    assert np.array_equal(drawn, again)
     assert np.array_equal(answer.band(0.9)[0], answer.band(0.9)[0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [np.random.default_rng, np.random.SeedSequence, torch.Generator().manual_seed],
+)
+def test_a_seed_may_be_a_sequence_or_a_generator(
+    answer: FieldPosterior, make: Callable[[int], Any]
+) -> None:
+    first, again, other = (answer.sample(5, rng=make(n)) for n in (1, 1, 2))
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+    generator = make(1)
+    drawn, next_drawn = (answer.sample(5, rng=generator) for _ in range(2))
+    same = isinstance(generator, np.random.SeedSequence)  # it has no state that moves on
+    assert np.array_equal(drawn, first) and np.array_equal(drawn, next_drawn) == same
+    with pytest.raises(ConfigError, match=r"seed \(rng\) must be .* found None"):
+        answer.sample(5, rng=None)
 
 
 def test_without_sensors_it_is_the_law_of_the_runs(

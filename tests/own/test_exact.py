@@ -147,7 +147,7 @@ def test_two_output_fields() -> None:
 
     require_exact(case)
     posterior = quiet(model, line[[4, 20]], [0.3, -0.2])
-    first, second = (posterior[name].sample(50, seed=4) for name in "uv")
+    first, second = (posterior[name].sample(50, rng=4) for name in "uv")
     gap = second[:, 0] - first[:, 3] - first[:, 30]
     assert np.abs(gap).max() < 0.02 * second[:, 0].std()
-    assert np.abs(posterior["v"].sample(50, seed=5)[:, 0] - second[:, 0]).max() > second[:, 0].std()
+    assert np.abs(posterior["v"].sample(50, rng=5)[:, 0] - second[:, 0]).max() > second[:, 0].std()

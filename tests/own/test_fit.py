@@ -59,7 +59,7 @@ def test_a_saved_model_gives_the_same_answers(linear_runs: Runs, tmp_path: Path)
 
 
 def test_another_seed_gives_another_model(tmp_path: Path) -> None:
-    assert saved(squares(), tmp_path) != saved(squares(seed=1), tmp_path)
+    assert saved(squares(), tmp_path) != saved(squares(rng=1), tmp_path)
 
 
 def test_a_kernel_is_taken_where_no_line_explains_the_outputs(tmp_path: Path) -> None:

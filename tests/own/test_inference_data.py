@@ -26,15 +26,15 @@ def answer() -> uqsonet.FieldPosterior:
 
 
 def test_draws_before_and_after_the_measurement_are_those_of_the_answer(answer):
-    data = answer.to_inference_data(draws=300, seed=4)
+    data = answer.to_inference_data(draws=300, rng=4)
     assert isinstance(data, arviz.InferenceData)
     assert data.groups() == ["posterior", "prior"]
     for name in ("k", "u"):
         after, before = data["posterior"][name], data["prior"][name]
         assert after.dims == ("chain", "draw", "x") and after.shape == (1, 300, 401)
-        np.testing.assert_array_equal(after[0], answer[name].sample(300, seed=4))
+        np.testing.assert_array_equal(after[0], answer[name].sample(300, rng=4))
         free = uqsonet.load("diffusion1d").condition()[name]
-        np.testing.assert_array_equal(before[0], free.sample(300, seed=4))
+        np.testing.assert_array_equal(before[0], free.sample(300, rng=4))
     two = data["posterior"]["u"].sel(x=[0.0, 0.5], method="nearest")
     summary = arviz.summary(two, kind="stats", round_to="none")
     np.testing.assert_allclose(summary["mean"], answer.mean([[0.0], [0.5]]), atol=0.03)

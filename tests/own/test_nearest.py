@@ -39,8 +39,8 @@ def test_samples_of_fronts_are_fronts(model, tmp_path):
     k, u = fronts(1220)
     at = [2, 5, 8, 11]
     answers = [one.condition(SMALL.points()[at], k[1200:, at]) for one in (model, again)]
-    assert np.array_equal(*(np.asarray(one.sample(5, seed=1)) for one in answers))
-    drawn = np.asarray(answers[0].sample(200, seed=2))
+    assert np.array_equal(*(np.asarray(one.sample(5, rng=1)) for one in answers))
+    drawn = np.asarray(answers[0].sample(200, rng=2))
     assert np.isin(drawn.round(5), (0, 1)).all()
     assert (np.diff(drawn, axis=-1) < 1e-5).all()  # each of them falls once
     low, high = np.asarray(answers[0].quantile([0.05, 0.95])).swapaxes(0, 1)

@@ -46,7 +46,7 @@ def test_answers_are_those_of_the_model(fitted, rows):
     np.testing.assert_array_equal(std, answer.std(Linear().points))
     drawn = fitted.sample_y(X[:3], n_samples=5, random_state=2)
     assert drawn.shape == (3, 150, 5)
-    sampled = answer.sample(5, Linear().points, seed=2)
+    sampled = answer.sample(5, Linear().points, rng=2)
     np.testing.assert_array_equal(drawn, np.moveaxis(sampled[:3], 1, -1))
     assert fitted.score(X, y) > 0.99  # six readings of a field of rank six
     again = pickle.loads(pickle.dumps(fitted))

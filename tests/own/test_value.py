@@ -70,7 +70,7 @@ def found(posterior: FieldPosterior) -> dict[str, Any]:
             ("std", one.std()),
             ("quantile", one.quantile([0.1, 0.9], size=200)),
             ("band", np.stack(one.band(0.8))),
-            ("sample", one.sample(5, seed=2)),
+            ("sample", one.sample(5, rng=2)),
             ("size", one.effective_size),
         )
     }
@@ -119,7 +119,7 @@ import numpy as np
 with open(sys.argv[1], "rb") as file:
     answer = pickle.load(file)
 np.savez(sys.argv[2], mean=answer.mean(), std=answer.std(), lower=answer.band(0.9)[0],
-         a=answer["a"].sample(3, seed=1))
+         a=answer["a"].sample(3, rng=1))
 assert "uqsonet.fitting.fit" not in sys.modules
 """
 
@@ -133,4 +133,4 @@ def test_an_answer_works_in_another_process(linear: Emulator, tmp_path: Path) ->
         np.testing.assert_array_equal(there["mean"], answer.mean())
         np.testing.assert_array_equal(there["std"], answer.std())
         np.testing.assert_array_equal(there["lower"], answer.band(0.9)[0])
-        np.testing.assert_array_equal(there["a"], answer["a"].sample(3, seed=1))
+        np.testing.assert_array_equal(there["a"], answer["a"].sample(3, rng=1))

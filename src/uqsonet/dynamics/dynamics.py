@@ -22,6 +22,7 @@ from uqsonet.emulator.encode import encode
 from uqsonet.errors import ObservationError
 from uqsonet.files import require_memory
 from uqsonet.gauss.gaussian import sensor_noise
+from uqsonet.gauss.seeds import RNG, root_of
 from uqsonet.sensors.reading import is_table, read_sensors
 from uqsonet.sensors.sensors import Sensors, one_after_another
 from uqsonet.sensors.tables import columns_of
@@ -72,7 +73,7 @@ class Dynamics:
     def condition(
         self, sensors: object = None, values: object = None, mask: object = None,
         noise_std: object = None, *, times: object = None, until: object = None,
-        smooth: bool = True, seed: int = 0, **named: object,
+        smooth: bool = True, rng: RNG = 0, **named: object,
     ) -> OverTime:  # fmt: skip
         """Return the law of all fields at all instants, given readings over time.
 
@@ -92,7 +93,7 @@ class Dynamics:
         smooth : bool
             An instant knows of all readings (the default), or of those until then alone: the
             filter. Beyond the last reading both are the forecast.
-        seed : int
+        rng : int, SeedSequence or Generator
             Of the ensemble, where the step is not linear.
 
         Returns
@@ -109,7 +110,7 @@ class Dynamics:
         """
         sets = self._sets(sensors, values, mask, noise_std, times, until, named)
         read = self.readings(encode(self.emulator, sets))
-        path = self.model.followed(read, int(sets.labels[0]), seed)
+        path = self.model.followed(read, int(sets.labels[0]), root_of(rng))
         return OverTime.of(self, sets, path, smooth)
 
     def _sets(
@@ -195,7 +196,7 @@ class Dynamics:
 
     def validate(
         self, held_out: Trajectories, sensors: int = 3, *, read: int, field: str | None = None,
-        noise_std: float | None = None, smooth: bool = False, seed: int = 0,
+        noise_std: float | None = None, smooth: bool = False, rng: RNG = 0,
     ) -> LeadReport:  # fmt: skip
         """Score the model on runs that it has not seen, instant by instant.
 
@@ -212,7 +213,7 @@ class Dynamics:
             Of the readings; by default the model's.
         smooth : bool
             Score the smoother; by default the filter.
-        seed : int
+        rng : int, SeedSequence or Generator
 
         Returns
         -------
@@ -221,7 +222,7 @@ class Dynamics:
         """
         from uqsonet.dynamics.validate import validate
 
-        return validate(self, held_out, sensors, read, field, noise_std, smooth, seed)
+        return validate(self, held_out, sensors, read, field, noise_std, smooth, root_of(rng))
 
     def save(self, path: Any) -> None:
         """Write the model to a file that `Dynamics.load` reads."""

@@ -27,7 +27,7 @@ from uqsonet.fitting.fit import noise_of
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import RowBlocks
 from uqsonet.gauss.metrics import ascending, coverage, crps
-from uqsonet.gauss.seeds import torch_generator
+from uqsonet.gauss.seeds import RNG, root_of, torch_generator
 from uqsonet.operator.kernel_branch import spaced
 from uqsonet.show.terminal import never_silent
 
@@ -41,7 +41,7 @@ SPREADS = (1.0, 1.25, 1.5, 2.0)  # factors to try on the std of what a step leav
 
 
 def fit_dynamics(
-    runs: Trajectories, noise_std: Mapping[str, float] | float = 0.0, seed: int = 0,
+    runs: Trajectories, noise_std: Mapping[str, float] | float = 0.0, rng: RNG = 0,
     bar: bool = True,
 ) -> Dynamics:  # fmt: skip
     """Learn a step from trajectories, and the law of what it leaves over.
@@ -53,7 +53,7 @@ def fit_dynamics(
     noise_std : float, or mapping of field to float, optional
         Noise of sensors that state none; one number is meant for the fields over time. By default
         they are exact.
-    seed : int
+    rng : int, SeedSequence or Generator
         Of the split and of a network's training.
     bar : bool
         Show on a terminal what is being done.
@@ -70,6 +70,7 @@ def fit_dynamics(
     """
     names = list(runs.snapshots.inputs)
     noise = noise_of(names, names[: runs.over_time], noise_std)
+    seed = root_of(rng)
     with never_silent("fit", bar):
         training, validation, calibration = runs.cut().split(seed, SHARES)
         if not len(validation) or not len(training):

@@ -15,6 +15,7 @@ from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError
 from uqsonet.gauss.gaussian import condition
 from uqsonet.gauss.posterior import Joint
+from uqsonet.gauss.seeds import RNG, root_of
 from uqsonet.sensors.sensors import Sensors
 
 Dynamics = Any  # `uqsonet.dynamics.dynamics.Dynamics`, whose methods call this file
@@ -144,7 +145,7 @@ class OverTime(FieldPosterior):
 
     def place(
         self, n: int, candidates: object = None, *, times: object = None, target: object = None,
-        noise_std: float = 0.0, size: int = 1000, seed: int = 0,
+        noise_std: float = 0.0, size: int = 1000, rng: RNG = 0,
     ) -> list[NextReading]:  # fmt: skip
         """Choose where and when to measure next: each reading takes the most variance.
 
@@ -160,8 +161,9 @@ class OverTime(FieldPosterior):
             The instant at which the field is to be known; by default the last.
         noise_std : float
             Of the new readings, in the transformed field.
-        size, seed : int
-            Samples behind the covariances, and their seed.
+        size : int
+            Samples behind the covariances.
+        rng : int, SeedSequence or Generator
 
         Notes
         -----
@@ -176,7 +178,7 @@ class OverTime(FieldPosterior):
         number = len(self.path) - 1 if target is None else self._number(target, "target")
         asked: Any = self.times if times is None else times
         at = [self._number(one, "times") for one in asked]
-        x, law = self._points(candidates), self.law
+        x, law, seed = self._points(candidates), self.law, root_of(rng)
         wanted = law.field.transform.forward(law.sample(size, self._points(None), seed)[number])
         read = law.field.transform.forward(law.sample(size, x, seed)[at])
         wanted, read = ((one - one.mean(-2, keepdim=True)).mT for one in (wanted, read))

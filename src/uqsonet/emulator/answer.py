@@ -18,6 +18,7 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.given import MOMENT_SAMPLES, count_of
 from uqsonet.gauss.posterior import levels_of
+from uqsonet.gauss.seeds import RNG, root_of
 from uqsonet.sensors.sensors import Sensors, field_number, no_sensors
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class FieldPosterior:
         law = FieldLaw(self._emulator, sets, self._law.number, self._law.likelihood)
         return FieldPosterior(law, self._chosen)
 
-    def corrected(self, solver: Any, solves: int = 200, seed: int = 0) -> FieldPosterior:
+    def corrected(self, solver: Any, solves: int = 200, rng: RNG = 0) -> FieldPosterior:
         """Return the answer of an operator that is fitted again to solves near this answer.
 
         Parameters
@@ -125,7 +126,7 @@ class FieldPosterior:
             (S, n_out) at those of the outputs, both arrays in the fields' own units.
         solves : int
             At least 40; they are spent in four rounds.
-        seed : int
+        rng : int, SeedSequence or Generator
             Of the samples that are solved.
 
         Its `solves` has effective numbers of samples before and after. A warning is given if the
@@ -138,7 +139,7 @@ class FieldPosterior:
         """
         from uqsonet.emulator.corrected import corrected
 
-        law, known = corrected(self._law, solver, solves, seed)
+        law, known = corrected(self._law, solver, solves, root_of(rng))
         found = FieldPosterior(law, self._chosen)
         found.solves = known
         return found
@@ -176,19 +177,21 @@ class FieldPosterior:
         """Return the covariance (M, M) or (B, M, M) between points (M, d)."""
         return self._back(self.law.covariance(self._points(points)), points)
 
-    def sample(self, size: int, points: object = None, seed: object = 0) -> Any:
-        """Draw functions; the same seed gives the same ones.
+    def sample(self, size: int, points: object = None, rng: RNG = 0) -> Any:
+        """Draw functions; the same seed gives the same ones, a generator others each time.
 
         Parameters
         ----------
         size : int
         points : array (M, d), optional
-        seed : int or torch.Generator
+        rng : int, SeedSequence or Generator
         """
-        return self._back(self.law.sample(count_of(size), self._points(points), seed), points)
+        return self._back(
+            self.law.sample(count_of(size), self._points(points), root_of(rng)), points
+        )
 
     def quantile(
-        self, levels: object, points: object = None, size: int = MOMENT_SAMPLES, seed: object = 0
+        self, levels: object, points: object = None, size: int = MOMENT_SAMPLES, rng: RNG = 0
     ) -> Any:
         """Return pointwise quantiles, estimated from `size` functions.
 
@@ -198,15 +201,15 @@ class FieldPosterior:
             In [0, 1]. A single number gives a result without the dimension of levels.
         points : array (M, d), optional
         size : int
-        seed : int
+        rng : int, SeedSequence or Generator
         """
         q = levels_of(levels)
         x = self._points(points)
-        quantiles = self.law.quantiles(np.atleast_1d(q), x, count_of(size), seed)
+        quantiles = self.law.quantiles(np.atleast_1d(q), x, count_of(size), root_of(rng))
         return self._back(quantiles[:, 0] if q.ndim == 0 else quantiles, points)
 
     def exceedance(
-        self, thresholds: object, points: object = None, size: int = MOMENT_SAMPLES, seed: int = 0
+        self, thresholds: object, points: object = None, size: int = MOMENT_SAMPLES, rng: RNG = 0
     ) -> Any:
         """Return the probability that u lies above a threshold, point by point.
 
@@ -215,19 +218,21 @@ class FieldPosterior:
         thresholds : float or sequence of float
             In the field's units. A single number gives a result without their dimension.
         points : array (M, d), optional
-        size, seed : int
-            It is the share of so many functions: its standard error is at most ``0.5 / size**0.5``.
+        size : int
+        rng : int, SeedSequence or Generator
+            The probability is a share of `size` functions, of standard error at most
+            ``0.5 / size**0.5``.
         """
         limits = real_numbers(thresholds, "thresholds")
         if limits.ndim > 1 or not bool(limits.isfinite().all()):
             raise ObservationError(f"thresholds must be finite numbers, found {thresholds}")
         x = self._points(points)
-        found = self.law.exceedance(limits.reshape(-1), x, count_of(size), seed)
+        found = self.law.exceedance(limits.reshape(-1), x, count_of(size), root_of(rng))
         return self._back(found[:, 0] if limits.ndim == 0 else found, points)
 
     def band(
         self, level: float = 0.9, points: object = None, kind: Kind | None = None,
-        whole: bool = False, seed: int = 0,
+        whole: bool = False, rng: RNG = 0,
     ) -> tuple[Any, Any]:  # fmt: skip
         """Return the lower and upper end of a band that holds u with probability `level`.
 
@@ -245,7 +250,7 @@ class FieldPosterior:
         whole : bool
             The band holds the whole function, rather than a single point, with that probability.
             It needs calibration runs.
-        seed : int
+        rng : int, SeedSequence or Generator
 
         Returns
         -------
@@ -267,7 +272,7 @@ class FieldPosterior:
         level = float(q)
         kind = _band_kind(kind, whole, self.law, self._calibrated)
         ends = np.array([(1 - level) / 2, 0.5, (1 + level) / 2])
-        plain = self.law.quantiles(ends, self._points(points), BAND_SAMPLES, seed)
+        plain = self.law.quantiles(ends, self._points(points), BAND_SAMPLES, root_of(rng))
         if kind == "conformal":
             plain = self.widened(plain, level, whole)
         lower, _, upper = plain.unbind(1)
@@ -289,7 +294,7 @@ class FieldPosterior:
 
         return as_dataset(self, answer_arrays(self, level, points, samples), level, points)
 
-    def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
+    def to_inference_data(self, draws: int = 1000, rng: RNG = 0) -> Any:
         """Return draws of all fields, before and after the measurement, for ArviZ.
 
         Groups ``posterior`` and ``prior`` have a variable for each field, with dimensions ``chain,
@@ -303,7 +308,7 @@ class FieldPosterior:
         laws: dict[str, FieldPosterior] = {"posterior": self}
         if both:  # others may have no answer without sensors
             laws["prior"] = self.given(no_sensors(fields))
-        return inference_data(laws, fields, draws, seed)
+        return inference_data(laws, fields, draws, root_of(rng))
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,

@@ -25,6 +25,7 @@ from uqsonet.errors import ObservationError, removed
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import path_of
+from uqsonet.gauss.seeds import RNG, root_of
 from uqsonet.sensors.reading import read_sensors
 from uqsonet.sensors.sensors import Sensors
 
@@ -183,7 +184,7 @@ class Emulator:
     @removed(pairs="the card has the scores of regression on the runs of `fit`")
     def validate(
         self, held_out: Runs, sensors: object = None, *, noise_std: object = None,
-        seed: int = 0,
+        rng: RNG = 0,
     ) -> Report:  # fmt: skip
         """Score the model on runs that it has not seen.
 
@@ -197,7 +198,7 @@ class Emulator:
         noise_std : float, or mapping of field to float, optional
             Noise that is added to the sensors and stated to the model; by default what it was
             fitted for.
-        seed : int
+        rng : int, SeedSequence or Generator
             Of layouts and noise.
 
         Returns
@@ -207,7 +208,7 @@ class Emulator:
         """
         from uqsonet.fitting.validate import validate
 
-        return validate(self, held_out, sensors, noise_std, seed)
+        return validate(self, held_out, sensors, noise_std, root_of(rng))
 
     @removed(avoid="leave places where no sensor may stand out of candidates")
     def place(

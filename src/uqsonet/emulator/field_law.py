@@ -248,7 +248,7 @@ class FieldLaw:
                 between[part] += left @ left.T
         return between
 
-    def sample(self, size: int, x: Tensor, seed: object) -> Tensor:
+    def sample(self, size: int, x: Tensor, seed: int) -> Tensor:
         """Draw functions (B, size, M) at points (M, d)."""
         require_memory(len(self.sets) * size * len(x), "the samples")
         samples = torch.empty(len(self.sets), size, len(x), dtype=torch.float64)
@@ -256,9 +256,9 @@ class FieldLaw:
             samples[row, some] = drawn
         return samples
 
-    def _draws(self, size: int, x: Tensor, seed: object) -> Iterator[tuple[int, slice, Tensor]]:
+    def _draws(self, size: int, x: Tensor, seed: int) -> Iterator[tuple[int, slice, Tensor]]:
         """Yield some of `size` functions (k, M) of each set, and which set and functions."""
-        left, generator = self.emulator.remainder_at(self.number, x), generator_of(seed)
+        left, generator = self.emulator.remainder_at(self.number, x), _generator(seed)
         parts = [slice(k, min(k + DRAWN_TOGETHER, size)) for k in range(0, size, DRAWN_TOGETHER)]
         seeds = [_seed(generator) for _ in parts]
         for sets, law, offset, basis in self._laws(x):
@@ -276,7 +276,7 @@ class FieldLaw:
                     drawn = drawn if rest is None else drawn.add_(rest)
                     yield row, some, self.field.transform.inverse(self.within(drawn))
 
-    def exceedance(self, limits: Tensor, x: Tensor, size: int, seed: object) -> Tensor:
+    def exceedance(self, limits: Tensor, x: Tensor, size: int, seed: int) -> Tensor:
         """Return the share (B, K, M) of `size` functions above K limits at points (M, d)."""
         above = torch.zeros(len(self.sets), len(limits), len(x), dtype=torch.float64)
         for row, _, drawn in self._draws(size, x, seed):
@@ -301,9 +301,9 @@ class FieldLaw:
             self._kept[key] = x, mean, std
         return mean, std
 
-    def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: object) -> Tensor:
+    def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: int) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
-        left, seed = self.emulator.remainder_at(self.number, x), _seed(generator_of(seed))
+        left, seed = self.emulator.remainder_at(self.number, x), _seed(_generator(seed))
         quantiles = torch.empty(len(self.sets), len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
@@ -335,18 +335,9 @@ class FieldLaw:
         return self.field.transform.inverse(self.within(quantiles))
 
 
-def generator_of(seed: object) -> torch.Generator:
-    """Return the generator that a caller's seed stands for, or the caller's own.
-
-    It raises `ObservationError` if it is no seed.
-    """
-    if isinstance(seed, torch.Generator):
-        return seed
-    if isinstance(seed, np.random.Generator):
-        seed = int(seed.integers(2**62))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**62:
-        raise ObservationError(f"seed must be a whole number from 0 to 2^62, found {seed!r}")
-    return torch.Generator().manual_seed(int(seed) + MOMENT_SEED)
+def _generator(seed: int) -> torch.Generator:
+    """Return a generator of its own for a caller's seed."""
+    return torch.Generator().manual_seed(seed + MOMENT_SEED)
 
 
 def _seed(generator: torch.Generator) -> int:

@@ -42,6 +42,7 @@ from uqsonet.fitting.choose_answer import SAMPLED_RUNS, Choice, Parts, choose, t
 from uqsonet.fitting.choose_law import refit, require_law
 from uqsonet.fitting.comparison import first_not_worse, preferable
 from uqsonet.fitting.validate import Judged, score
+from uqsonet.gauss.seeds import RNG, root_of
 from uqsonet.operator.baselines import plain
 from uqsonet.operator.closed_form import scale_modes, targets, unexplained_root, widen_band
 from uqsonet.operator.config import KarhunenLoeveNetwork
@@ -64,7 +65,7 @@ def fit(
     *,
     sensors: object = None,
     noise_std: object = 0.0,
-    seed: int = 0,
+    rng: RNG = 0,
     bar: bool = True,
     law: str = "auto",
     drift: bool = False,
@@ -88,8 +89,8 @@ def fit(
         Noise of these sensors, and the default of `Emulator.condition`; in the transformed field,
         so in the field's own units, or a relative error under ``log``. One number is for the
         fields that `sensors` names, else for the inputs.
-    seed : int
-        Seed of the split and the layouts.
+    rng : int, SeedSequence or Generator
+        Of the split and the layouts.
     bar : bool
         Show on a terminal what is being done.
     law : str
@@ -114,7 +115,7 @@ def fit(
         If an argument is out of range.
     """
     _require(runs, law, drift, minutes)
-    noise = _noise(runs, sensors, noise_std)
+    noise, seed = _noise(runs, sensors, noise_std), root_of(rng)
     with never_silent("fit", bar):
         LOG.info("%s: %s", runs.name, memory_text(runs))
         if runs.gaps:

@@ -19,7 +19,7 @@ class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEsti
 
     The model is the attribute `emulator_`; its fields are called ``X`` and ``y``. Columns of X are
     read at `places` (m, d), those of y stand at `points` (M, d); by default evenly on [0, 1]. The
-    other parameters are those of `uqsonet.fit`, whose `seed` is `random_state`.
+    other parameters are those of `uqsonet.fit`, whose `rng` is `random_state`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class UQSONetRegressor(base.MultiOutputMixin, base.RegressorMixin, base.BaseEsti
         self._places, self._row = places, y.shape[1:]
         self.emulator_ = fit(
             runs, sensors=[X.shape[1]], noise_std=self.noise_std,
-            seed=self.random_state, law=self.law, bar=False,
+            rng=self.random_state, law=self.law, bar=False,
         )  # fmt: skip
         return self
 

@@ -439,7 +439,7 @@ def _drawn(posterior: FieldPosterior, x: Tensor) -> Iterator[tuple[Tensor, Any]]
     for rows in torch.arange(len(sets)).split(len(sets) if alike else some):
         part = posterior.given(sets[rows[:1] if alike else rows])
         try:
-            samples = part.sample(SCORE_SAMPLES, x, seed=0 if separate else 1)
+            samples = part.sample(SCORE_SAMPLES, x, rng=0 if separate else 1)
         except NoUncertaintyError:
             samples = None
         means = samples.mean(1) if drawn and samples is not None else part.mean(x)

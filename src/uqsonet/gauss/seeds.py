@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,11 +21,45 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+RNG = int | np.integer[Any] | np.random.SeedSequence | np.random.Generator
+"""What callers may give as ``rng`` (Scientific Python SPEC 7), except a `torch.Generator`."""
+
+MAX_SEED = 2**62
+
 
 def _word(key: str | int) -> int:
     """Map a path element to 32 bits; text is hashed because `hash()` changes between runs."""
     text = f"{type(key).__name__}:{key}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+def root_of(rng: object) -> int:
+    """Return the root of a seed tree that a caller's `rng` stands for.
+
+    Parameters
+    ----------
+    rng : int, numpy.random.SeedSequence, numpy.random.Generator or torch.Generator
+        A whole number and a sequence give the same root each time, a generator another one.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these, or a number below 0 or from 2^62 on.
+    """
+    if isinstance(rng, np.random.SeedSequence):
+        return int(rng.generate_state(1, np.uint64)[0]) % MAX_SEED
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(MAX_SEED))
+    import torch  # deferred: the workflow imports this module and has no use for torch
+
+    if isinstance(rng, torch.Generator):
+        return int(torch.randint(MAX_SEED, (), generator=rng, device=rng.device))
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or not 0 <= rng < MAX_SEED:
+        raise ConfigError(
+            "the seed (rng) must be a whole number from 0 to 2^62, a SeedSequence or a Generator, "
+            f"found {rng!r}"
+        )
+    return int(rng)
 
 
 def seed_sequence(root: int, *path: str | int) -> np.random.SeedSequence:

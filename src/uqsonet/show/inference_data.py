@@ -16,7 +16,7 @@ def inference_data(laws: dict[str, Any], fields: list[Any], draws: int, seed: in
         for one in (law[name] for name in dict.fromkeys(field.name for field in fields)):
             dims, known, shaped = labelled(one.field)
             dims = ("draw", *dims) if law.single else ("set", "draw", *dims)
-            values = shaped(np.asarray(one.sample(draws, seed=seed)))
+            values = shaped(np.asarray(one.sample(draws, rng=seed)))
             units = {"units": one.field.units}
             array = xarray.DataArray(values, known, dims, one.field.name, units)
             arrays.append(array.expand_dims("chain").transpose("chain", "draw", ...))

@@ -89,7 +89,7 @@ def learned(log_k: Tensor, u: Tensor, seen: int, seed: int) -> Callable[[Known],
         {"k": FieldRuns.of(np.exp(read["k"]), x, "log", missing="model")},
         {"u": FieldRuns.of(read["u"], x, missing="model")},
     )
-    model = fit(runs, sensors=list(COUNTS), noise_std=noise, seed=seed)
+    model = fit(runs, sensors=list(COUNTS), noise_std=noise, rng=seed)
 
     def answer(known: Known) -> Moments:
         places = PROBLEM.grid.points()[known.places].numpy()

@@ -89,7 +89,7 @@ def one_shot(task: Task) -> Moments:
     moments = np.full((2, *task.truths.shape), np.nan)
     for t in {*SHOTS, task.config.steps} & {*range(task.config.steps + 1)}:
         runs = Runs({"w_0": first}, {"w": FieldRuns.of(task.training[:, t], GRID)})
-        model = fit(runs, sensors=[SENSORS], noise_std=task.noise_std, seed=task.seed)
+        model = fit(runs, sensors=[SENSORS], noise_std=task.noise_std, rng=task.seed)
         answer = model.condition(task.locations, task.readings[:, 0])
         moments[:, :, t - 1] = answer.mean(), answer.std()
     return moments
@@ -101,7 +101,7 @@ def filtered(task: Task) -> Moments:
     Nobody says that the grid is periodic: convolutions, which take ten times as long, are left out.
     """
     runs = Trajectories({"w": (task.training, tuple(one.numpy() for one in GRID.axes()))})
-    model, found = fit_dynamics(runs, seed=task.seed), []
+    model, found = fit_dynamics(runs, rng=task.seed), []
     for locations, values in zip(task.locations, task.readings, strict=True):
         answer = model.condition(locations, values, noise_std=task.noise_std, smooth=False)
         found.append((answer.mean()[1:], answer.std()[1:]))
