@@ -1,5 +1,6 @@
 """The profiles for one machine and for SLURM, as dry runs: no SLURM is needed."""
 
+import os
 import re
 import subprocess
 import sys
@@ -28,11 +29,19 @@ def profile(name: str) -> dict:
     return yaml.safe_load((PROFILES / name / "config.yaml").read_text())
 
 
+def snakemake(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Return the exit status of Snakemake in the project's folder, and what it prints."""
+    result = subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return result.returncode, result.stdout + result.stderr
+
+
 def dry_run(*arguments: str) -> str:
-    command = [*(sys.executable, "-m", "snakemake", "--dry-run", "--forceall"), *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout + result.stderr
+    status, text = snakemake("--dry-run", "--forceall", *arguments)
+    assert status == 0, text
+    return text
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +97,25 @@ def test_what_computes_is_submitted_one_by_one_and_the_rest_in_groups(submitted:
     # One job each: of the report because all of it hangs together.
     for group in set(groups.values()):
         assert submitted.count(f"Group job {group} ") == 1, group
+
+
+def test_rules_are_read_without_the_package_and_jobs_say_that_it_is_missing(tmp_path: Path) -> None:
+    absent = tmp_path / "uqsonet" / "__init__.py"
+    absent.parent.mkdir()
+    absent.write_text("raise ModuleNotFoundError(name='uqsonet')\n")
+    status, text = snakemake("--lint", PYTHONPATH=str(tmp_path))
+    assert status == 0, text
+    status, text = snakemake("--dry-run", "--forceall", "--cores", "1", PYTHONPATH=str(tmp_path))
+    assert status and "no uqsonet here: jobs need the package, pip install '.[study]'" in text
+
+
+def test_the_smallest_study_is_complete() -> None:
+    """Its configuration stands alone: one of each rule that the paper's tables need."""
+    text = dry_run("--directory", ".test", "--snakefile", "workflow/Snakefile", "--cores", "1")
+    assert {rule for rule, _ in blocks(text)} >= {
+        "simulate",
+        "train",
+        "evaluate",
+        "table",
+        "figure",
+    }

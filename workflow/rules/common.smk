@@ -5,19 +5,36 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from uqsonet.errors import UQSONetError
-from uqsonet_study import sources
-from uqsonet_study.cases import Study
-from uqsonet_study.loading import load_config
+
+class Absent:
+    """Stands for the package where it is not installed: rules can be read, no job can be made."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def __getattr__(self, name):
+        raise WorkflowError(
+            f"no {self.module} here: jobs need the package, pip install '.[study]' (or make env)"
+        )
+
 
 try:
-    STUDY = Study(load_config(config))
-except UQSONetError as error:
-    raise WorkflowError(str(error)) from None
+    from uqsonet.errors import UQSONetError
+    from uqsonet_study import sources
+    from uqsonet_study.cases import Study
+    from uqsonet_study.loading import load_config
+    from uqsonet_study.report import captions, inputs
+except ModuleNotFoundError as error:
+    UQSONetError = WorkflowError
+    STUDY = sources = captions = inputs = Absent(error.name)
+else:
+    try:
+        STUDY = Study(load_config(config))
+    except UQSONetError as error:
+        raise WorkflowError(str(error)) from None
 
-RESULTS = STUDY.config.results
-GPU = int(STUDY.config.jobs.device.startswith("cuda"))
-TABLES, FIGURES = STUDY.config.tables, STUDY.config.figures
+RESULTS = config["results"]
+GPU = int(config["jobs"]["device"].startswith("cuda"))
 BASE = workflow.current_basedir
 
 
@@ -30,8 +47,8 @@ wildcard_constraints:
     evaluation="validation|paper|precise",
     method=r"\w+",
     trial=r"\d+",
-    table="|".join([*TABLES, "none"]),
-    figure="|".join([*FIGURES, "none"]),
+    table="|".join([*config["tables"], "none"]),
+    figure="|".join([*config["figures"], "none"]),
 
 
 def ask(question, *arguments):

@@ -14,7 +14,7 @@ rule gaps:
         mem_mb=growing(4000),
         runtime=growing(60),
     params:
-        settings=STUDY.config.gaps.model_dump(exclude={"seen"}),
+        settings=lambda w: STUDY.config.gaps.model_dump(exclude={"seen"}),
         seed=config["seed"],
         code=lambda w: code("gaps"),
     script:
@@ -23,7 +23,7 @@ rule gaps:
 
 rule gaps_report:
     input:
-        answers=expand(
+        answers=lambda w: expand(
             f"{RESULTS}/gaps/{{seen}}.csv", seen=["all", *STUDY.config.gaps.seen]
         ),
     output:
@@ -36,8 +36,8 @@ rule gaps_report:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        settings=STUDY.config.gaps.model_dump(),
-        scale=STUDY.config.scale,
+        settings=lambda w: STUDY.config.gaps.model_dump(),
+        scale=config["scale"],
         code=lambda w: code("gaps_report"),
     script:
         "../scripts/gaps_report.py"

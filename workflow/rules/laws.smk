@@ -1,5 +1,4 @@
 # Other laws of the input for trained operators (config/laws.yaml), a job for each trial, and their scores.
-from uqsonet_study.report.inputs import law_experiments, law_tables
 
 
 rule law:
@@ -33,7 +32,7 @@ rule law:
 
 rule law_scores:
     input:
-        scores=lambda w: ask(STUDY.score_files, law_experiments(STUDY)),
+        scores=lambda w: ask(STUDY.score_files, inputs.law_experiments(STUDY)),
     output:
         f"{RESULTS}/scores.csv",
     log:
@@ -44,7 +43,9 @@ rule law_scores:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        config=lambda w: STUDY.part(law_experiments(STUDY), tables=law_tables(STUDY)),
+        config=lambda w: STUDY.part(
+            inputs.law_experiments(STUDY), tables=inputs.law_tables(STUDY)
+        ),
         code=lambda w: code("law_scores"),
     script:
         "../scripts/law_scores.py"

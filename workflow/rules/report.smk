@@ -1,5 +1,4 @@
 # From scores to tables, figures and the scorecard. `snakemake --report report.html` shows them.
-from uqsonet_study.report import captions, inputs
 
 
 rule summary:
@@ -27,7 +26,9 @@ rule table:
         logs=lambda w: ask(inputs.logs_of_table, STUDY, w[0]),
         inference=lambda w: ask(inputs.timings_of_table, STUDY, w[0]),
         scores=lambda w: (
-            [f"{RESULTS}/scores.csv"] if TABLES[w.table].layout == "laws" else []
+            [f"{RESULTS}/scores.csv"]
+            if config["tables"][w.table]["layout"] == "laws"
+            else []
         ),
     output:
         tex=f"{RESULTS}/tables/{{table}}.tex",
@@ -47,7 +48,9 @@ rule table:
         runtime=growing(10),
     params:
         caption=lambda w: captions.table_caption(STUDY, w.table),
-        config=lambda w: STUDY.part(TABLES[w.table].experiments, tables=[w.table]),
+        config=lambda w: STUDY.part(
+            STUDY.config.tables[w.table].experiments, tables=[w.table]
+        ),
         code=lambda w: code("table"),
     script:
         "../scripts/table.py"
@@ -55,7 +58,7 @@ rule table:
 
 rule all_tables:
     input:
-        tables=expand(f"{RESULTS}/tables/{{table}}.tex", table=TABLES),
+        tables=expand(f"{RESULTS}/tables/{{table}}.tex", table=config["tables"]),
         scorecard=f"{RESULTS}/scorecard.csv",
     output:
         tex=f"{RESULTS}/tables/all.tex",
@@ -75,7 +78,7 @@ rule all_tables:
 
 rule scorecard:
     input:
-        summaries=STUDY.summaries(config["experiments"]),
+        summaries=lambda w: STUDY.summaries(config["experiments"]),
     output:
         f"{RESULTS}/scorecard.csv",
     log:
@@ -115,9 +118,12 @@ rule figure:
         runtime=growing(10),
     params:
         caption=lambda w: captions.figure_caption(STUDY, w.figure),
-        config=lambda w: STUDY.part(FIGURES[w.figure].shown, figures=[w.figure]),
+        config=lambda w: STUDY.part(
+            STUDY.config.figures[w.figure].shown, figures=[w.figure]
+        ),
         code=lambda w: code(
-            "figure", f"uqsonet_study.report.figures.{FIGURES[w.figure].layout}"
+            "figure",
+            f"uqsonet_study.report.figures.{config['figures'][w.figure]['layout']}",
         ),
     script:
         "../scripts/figure.py"

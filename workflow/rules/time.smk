@@ -14,7 +14,7 @@ rule trajectories:
         mem_mb=growing(4000),
         runtime=growing(60),
     params:
-        settings=STUDY.config.over_time.model_dump(exclude={"members"}),
+        settings=lambda w: STUDY.config.over_time.model_dump(exclude={"members"}),
         seed=config["seed"],
         code=lambda w: code("trajectories"),
     script:
@@ -37,7 +37,7 @@ rule over_time:
         mem_mb=growing(8000),
         runtime=growing(60),
     params:
-        settings=STUDY.config.over_time.model_dump(),
+        settings=lambda w: STUDY.config.over_time.model_dump(),
         seed=config["seed"],
         code=lambda w: code("over_time"),
     script:
@@ -61,8 +61,8 @@ rule over_time_report:
         mem_mb=growing(2000),
         runtime=growing(10),
     params:
-        settings=STUDY.config.over_time.model_dump(),
-        scale=STUDY.config.scale,
+        settings=lambda w: STUDY.config.over_time.model_dump(),
+        scale=config["scale"],
         code=lambda w: code("over_time_report"),
     script:
         "../scripts/over_time_report.py"
