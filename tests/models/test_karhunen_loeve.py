@@ -114,6 +114,17 @@ def test_moments_with_a_closed_form_part_are_those_of_the_samples(nonlinear):
     assert (ratio - 1).abs().max() < 5 * (0.5 / size + 0.5 / 20_000) ** 0.5 * 2
 
 
+def test_even_samples_have_the_moments_of_the_law(nonlinear):
+    """A thousand of them are as near as several thousand independent ones."""
+    law, many = nonlinear.condition(PLACES, VALUES).law, 200_000
+    drawn = law.sample(many, torch.Generator().manual_seed(1))[0]
+    even = law.even(1024)[0]
+    std = drawn.std(0)
+    error = ((even.mean(0) - drawn.mean(0)) / std).square().mean().sqrt()
+    assert error < 2 * (1 / 4096 + 1 / many) ** 0.5
+    assert ((even.std(0) / std) - 1).abs().mean() < 2 / (2 * 1024) ** 0.5
+
+
 def test_what_training_explains_is_no_longer_left_open(nonlinear):
     """``C_0 + E[g g^T]`` and the slopes' counterpart stay what the linear residual has."""
     size = 100_000

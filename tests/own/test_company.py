@@ -23,7 +23,7 @@ from uqsonet_study.ensemble import DeepEnsemble
 NETWORKS = "attention", "ensemble", "prior"
 ALL = *NETWORKS, "cokriging", "regression", *LAWS, *(f"bent {kind}" for kind in LAWS)
 ASKED: list[tuple[str, dict[str, object]]] = [
-    *(("mean", {}), ("std", {}), ("sample", {"size": 9, "seed": 2}), ("sample", {"size": 1})),
+    *(("mean", {}), ("std", {}), ("sample", {"size": 9, "rng": 2}), ("sample", {"size": 1})),
     *(("quantile", {"levels": 0.1, "size": 200}), ("band", {"kind": "plain"})),
 ]
 

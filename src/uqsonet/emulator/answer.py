@@ -191,7 +191,7 @@ class FieldPosterior:
         )
 
     def quantile(
-        self, levels: object, points: object = None, size: int = MOMENT_SAMPLES, rng: RNG = 0
+        self, levels: object, points: object = None, size: int = BAND_SAMPLES, rng: RNG = 0
     ) -> Any:
         """Return pointwise quantiles, estimated from `size` functions.
 

@@ -19,7 +19,7 @@ from uqsonet.emulator.encode import joint_law
 from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.fields.field import part_columns
 from uqsonet.files import require_memory
-from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED, Given, Moments, spread
+from uqsonet.gauss.given import MOMENT_SAMPLES, MOMENT_SEED, Given, fixed, spread
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.sensors.sensors import Sensors
 
@@ -29,7 +29,8 @@ SETS = 16  # sets that are conditioned at a time
 DRAWN_TOGETHER = 4096  # functions that are drawn at a time
 BAND_SAMPLES = 1000  # functions behind a band, of a new function and of the calibration runs alike
 VALUES = 1 << 23  # sample values that are sorted at a time
-MAX_KEPT_MOMENTS = 1 << 25  # values of the moments of coefficients that an answer keeps
+EVEN_SAMPLES = 1024  # functions behind mean and std that have no closed form
+MAX_KEPT_MOMENTS = 1 << 25  # values of moments that an answer keeps
 CANCELLED = 1e-6  # smaller shares of the prior's variance are no difference from it
 IMPROBABLE = 1e-4  # probability of sensors that gives a warning, over the number of sets
 MIN_EFFECTIVE = 200  # a warning is given if an answer rests on fewer effective samples
@@ -48,9 +49,9 @@ class FieldLaw:
     `likelihoods_of` returns it; None is the Gaussian one. `jointly` says that some of the sensors
     are of outputs, or not of Gaussian noise.
 
-    Laws of the first sets are kept, and those that took long (`jointly`), for all fields together;
-    others are worked out again when they are needed. Up to `MAX_KEPT_MOMENTS` values of moments are
-    kept.
+    Laws of sets are kept with their moments, for all fields together, where these are at most
+    `MAX_KEPT_MOMENTS` values. Of more sets the first laws are kept, and those that took long
+    (`jointly`); others are worked out again when they are needed.
     """
 
     def __init__(
@@ -132,9 +133,8 @@ class FieldLaw:
         """Return whether there is a law of the inputs."""
         return self.joint(next(self._parts())).input is not None
 
-    def _side(self, part: slice) -> Posterior:
-        """Return the law of the field's side given some of the sets."""
-        joint = self.joint(part, 8)
+    def _side(self, joint: Joint) -> Posterior:
+        """Return the law of the field's side."""
         side = joint.output if self._of_output else joint.input
         if side is None:
             raise ObservationError(
@@ -148,29 +148,23 @@ class FieldLaw:
         at, scale = self.emulator.locations(self.number, x), self.field.scale
         offset, basis = torch.empty(0), torch.empty(0)
         for part in self._parts():
-            side = self._side(part)
+            joint = self.joint(part, 7)
+            side = self._side(joint)
             if part.start == 0:  # all sets have the same
                 offset, basis = side.basis(at)
                 if scale != 1:
                     offset, basis = offset * scale, basis * scale
+            if len(self.sets) * basis.shape[1] ** 2 <= MAX_KEPT_MOMENTS:
+                self._kept[part.start] = joint
             for rows, law in side.law.parts():
                 here = range(part.start, part.stop)[rows]
                 yield slice(here.start, here.stop), law, offset, basis
 
-    def _moments(self, rows: slice, law: Given) -> Moments:
-        """Return mean (b, p) and covariance (b, p, p) of the coefficients of some sets."""
-        key = "moments", self._of_output, rows.start
-        if key in self._kept:
-            return self._kept[key]
-        moments = law.moments()
-        if moments[1][0].numel() * len(self.sets) <= MAX_KEPT_MOMENTS:
-            self._kept[key] = moments
-        return moments
-
     @cached_property
     def drawn(self) -> bool:
         """Whether all that is known of the field is known from drawn functions."""
-        whole = self._side(slice(0, min(SETS, len(self.sets)))).law.functions is not None
+        first = self.joint(next(self._parts()), 7)
+        whole = self._side(first).law.functions is not None
         return whole or not self.field.transform.linear
 
     @cached_property
@@ -220,14 +214,14 @@ class FieldLaw:
                 rest[part] = left.norm(dim=1)
             narrowing = law.narrowing()
             if narrowing is None:
-                std[part] = spread(basis, self._moments(part, law)[1])
+                std[part] = spread(basis, law.moments()[1])
                 continue
             if prior is None:  # all sets have the same
                 prior = narrowing.prior_variance(basis)
             variance = narrowing.variance(basis, prior)
             lost = (variance < CANCELLED * prior).any(0)
             if bool(lost.any()):
-                covariance = self._moments(part, law)[1]
+                covariance = law.moments()[1]
                 variance[:, lost] = spread(basis[lost], covariance).square()
             std[part] = variance.sqrt()
         return (std.square() + rest.square()).sqrt()
@@ -242,7 +236,7 @@ class FieldLaw:
         between = torch.empty(len(self.sets), len(x), len(x), dtype=torch.float64)
         left = self.emulator.remainder_at(self.number, x)
         for part, law, _, basis in self._laws(x):
-            _, covariance = self._moments(part, law)
+            _, covariance = law.moments()
             between[part] = basis @ covariance @ basis.T
             if left is not None:
                 between[part] += left @ left.T
@@ -283,55 +277,56 @@ class FieldLaw:
             above[row] += torch.stack([(drawn > limit).sum(0) for limit in limits])
         return above / size
 
+    def _values(
+        self, size: int, x: Tensor, seed: int | None
+    ) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
+        """Yield values (k, size) of functions at some points, less an offset (k,), set by set.
+
+        The points are x[slice], the field is the transformed one. Without a seed functions are
+        spread as evenly as the law can.
+        """
+        left, step = self.emulator.remainder_at(self.number, x), max(1, VALUES // size)
+        for part, law, offset, basis in self._laws(x):
+            own = fixed() if seed is None else torch.Generator().manual_seed(seed)
+            if law.functions is not None:
+                for row, drawn in enumerate(self._functions(law, size, own, x), part.start):
+                    yield row, slice(0, len(x)), drawn.T.contiguous(), torch.zeros(len(x)).double()
+                continue
+            c = (law.even(size) if seed is None else law.sample(size, own)).float()
+            z = None if left is None else torch.randn(left.shape[1], size, generator=own)
+            for first in range(0, len(x), step):
+                here = slice(first, first + step)
+                # Sets share random numbers.
+                noise = 0.0 if left is None or z is None else left[here].float() @ z
+                for row, one in enumerate(c, part.start):
+                    yield row, here, basis[here].float() @ one.T + noise, offset[here]
+
     def _sampled_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and std (B, M) of a field from samples; those of the last points are kept."""
+        """Return mean and std (B, M) of a field from functions; those of the last x are kept."""
         key = "sampled", self.number
         if key in self._kept and torch.equal(self._kept[key][0], x):
             return self._kept[key][1:]
-        # Fields of latent ones are known by so many samples, each worked out when it is drawn.
-        linear, size = self.field.transform.linear, MOMENT_SAMPLES
-        size = size // 4 if linear and self.jointly else size
         mean, std = torch.empty(2, len(self.sets), len(x), dtype=torch.float64)
-        step = max(1, VALUES // size)
-        for first in range(0, len(x), step):
-            here = slice(first, first + step)
-            for row, _, drawn in self._draws(size, x[here], 0):
-                mean[row, here], std[row, here] = drawn.mean(0), drawn.std(0)
+        for row, here, values, offset in self._values(EVEN_SAMPLES, x, None):
+            values = self.within(values.double().add_(offset[:, None]))
+            std[row, here], mean[row, here] = torch.std_mean(
+                self.field.transform.inverse(values), 1
+            )
         if mean.numel() <= MAX_KEPT_MOMENTS:
             self._kept[key] = x, mean, std
         return mean, std
 
     def quantiles(self, levels: np.ndarray, x: Tensor, size: int, seed: int) -> Tensor:
         """Return quantiles (B, Q, M) at points (M, d), estimated from `size` functions."""
-        left, seed = self.emulator.remainder_at(self.number, x), _seed(_generator(seed))
         quantiles = torch.empty(len(self.sets), len(levels), len(x), dtype=torch.float64)
         place = levels * (size - 1)
         low = np.floor(place).astype(int)
         high, share = np.minimum(low + 1, size - 1), place - low
-        step = max(1, VALUES // size)
-
-        def picked(values: Tensor) -> Tensor:
-            """Return quantiles (Q, k) of functions at k points (k, size)."""
+        for row, here, values, offset in self._values(size, x, _seed(_generator(seed))):
             ordered = values.numpy()
             ordered.sort(axis=1)
             between = ordered[:, low] * (1 - share) + ordered[:, high] * share
-            return torch.from_numpy(between.T)
-
-        for part, law, offset, basis in self._laws(x):
-            own = torch.Generator().manual_seed(seed)
-            if law.functions is not None:
-                for row, drawn in enumerate(self._functions(law, size, own, x), part.start):
-                    quantiles[row] = picked(drawn.T.contiguous())
-                continue
-            c = law.sample(size, own).float()
-            z = None if left is None else torch.randn(left.shape[1], size, generator=own)
-            for first in range(0, len(x), step):
-                here, noise = slice(first, first + step), 0.0
-                if left is not None and z is not None:  # sets share random numbers
-                    noise = left[here].float() @ z
-                for one, into in zip(c, quantiles[part], strict=True):
-                    values = basis[here].float() @ one.T + noise
-                    into[:, here] = picked(values) + offset[here]
+            quantiles[row][:, here] = torch.from_numpy(between.T) + offset
         return self.field.transform.inverse(self.within(quantiles))
 
 

@@ -22,7 +22,7 @@ from uqsonet.gauss.seeds import restarted
 
 Moments = tuple[Tensor, Tensor]  # mean (B, q) and covariance (B, q, q)
 Whole = Callable[[int, torch.Generator], Iterator[Tensor]]
-MOMENT_SAMPLES = 4096  # draws behind moments where there is no closed form
+MOMENT_SAMPLES = 2048  # draws behind moments where there is no closed form
 SPREAD_POINTS = 256  # points whose spread is worked out at a time: products stay in the cache
 MOMENT_SEED = 20_260_101  # of draws where a caller gives no generator: repeated calls agree
 MIN_FROM_ENDS = 2.0**-32  # of even points from 0 and 1, whose normal quantile is infinite

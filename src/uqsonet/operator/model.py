@@ -293,6 +293,15 @@ class KarhunenLoeveModel(OperatorModel):
         return error, {"reconstruction": error}
 
 
+def _changes_of_moments(straight: Tensor, added: Tensor) -> Moments:
+    """Return how the moments of samples (B, n, p) change when `added` (B, n, p) joins them."""
+    mean = added.mean(1)
+    # (s + d)'(s + d) - s's = h'd + d'h with h = s + d / 2; one centred factor is enough.
+    half = torch.add(straight, added, alpha=0.5)
+    product = half.transpose(1, 2) @ (added - mean[:, None, :]) / (half.shape[1] - 1)
+    return mean, product + product.transpose(1, 2)
+
+
 class OutputGiven(Given):
     """The law of the output's coefficients, by samples and by moments (`output_given`)."""
 
@@ -315,14 +324,29 @@ class OutputGiven(Given):
         if self.local:
             pairs = self._pairs(size, generator)
             return self.model.bases.output_coefficients(self.model.local_outputs)[pairs]
-        straight, added = self.model.drawn(self.given, size, generator)
-        c = (straight + added).double()
+        c = self._without_residuals(size, generator)
         if self.root is None:
             return c
         shape = 1, size  # sets share random numbers
         picked = torch.randint(KEPT, shape, generator=generator, device=generator.device)
         c = c + self.model.residuals[picked.to(c.device)].double() @ self.root
         return c if self.readings is None else self.readings.corrected(c, generator)
+
+    @torch.no_grad()
+    def even(self, size: int) -> Tensor:
+        """Return coefficients (B, size, p) of even inputs, each residual as often as another."""
+        if self.local or self.readings is not None:
+            return super().even(size)
+        c = self._without_residuals(size, None)
+        if self.root is None:
+            return c
+        picked = torch.randperm(max(size, KEPT), generator=fixed())[:size] % KEPT
+        return c + self.model.residuals[picked.to(c.device)].double() @ self.root
+
+    def _without_residuals(self, size: int, generator: torch.Generator | None) -> Tensor:
+        """Return the operator's answers (B, size, p) to inputs, even ones without a generator."""
+        straight, added = self.model.drawn(self.given, size, generator)
+        return (straight + added).double()
 
     @torch.no_grad()
     def estimate(self, size: int, generator: torch.Generator | None) -> Moments:
@@ -339,12 +363,12 @@ class OutputGiven(Given):
             moments = moments[0] + offset.to(moments[0].device), moments[1]
         if self.model.network is not None or moments is None:
             straight, added = self.model.drawn(self.given, size, generator)
-            sampled = moments_of(straight + added)
-            if moments is not None:
-                both = zip(sampled, moments_of(straight), moments, strict=True)
-                mean, covariance = (s - c + e for s, c, e in both)
-                sampled = mean, covariance
-            moments = sampled
+            if moments is None:
+                moments = moments_of(straight + added)
+            else:
+                assert isinstance(added, Tensor)  # of a network
+                changes = _changes_of_moments(straight.double(), added.double())
+                moments = moments[0] + changes[0], moments[1] + changes[1]
         if self.root is None:
             return moments
         if self.readings is not None:
