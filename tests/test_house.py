@@ -30,7 +30,7 @@ MAX_FOLDERS = {
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_875),
     "tests": (".py", 21_197),
-    "docs": (".md", 3_682),
+    "docs": (".md", 3_684),
 }
 """Suffix and lines of what stands beside the library."""
 
