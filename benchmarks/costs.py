@@ -1,6 +1,6 @@
 """Seconds of `fit` and of an answer, by law, operator, dimension and number of sensors.
 
-``python -m benchmarks.costs --out published/own_data/costs.csv`` takes about an hour of one
+``python -m benchmarks.costs --out published/own_data/costs.csv`` takes more than an hour of one
 core. 500 runs of an input that has the law, on 200 points of a line and on 64 x 64 of a square. The
 output is the running mean s of the input (a linear operator), or s + s^2 (a kernel). Times are
 processor time of one thread: of a fit once, of an answer the best of three layouts of sensors, each
