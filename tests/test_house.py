@@ -28,9 +28,9 @@ MAX_FOLDERS = {
     "src/uqsonet_study/report": (".py", 2_971),
     "workflow/rules": (".smk", 557),
     "workflow/scripts": (".py", 242),
-    "benchmarks": (".py", 4_755),
+    "benchmarks": (".py", 4_875),
     "tests": (".py", 21_256),
-    "docs": (".md", 4_037),
+    "docs": (".md", 4_036),
 }
 """Suffix and lines of what stands beside the library."""
 
