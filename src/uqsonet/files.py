@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from uqsonet import __version__
 from uqsonet.errors import DataError, ObservationError, UQSONetError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SCHEMA, FORMAT = 1, "uqsonet"
 
@@ -90,6 +91,8 @@ class Digest:
 
     def add(self, block: np.ndarray) -> None:
         """Take the next block of rows."""
+        import numpy as np  # deferred: `uqsonet --help` is to come at once
+
         flat = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
         self._hash.update(flat.data)  # no copy
 
