@@ -44,6 +44,7 @@ class KarhunenLoeveBases(nn.Module):
             return torch.zeros(shape, dtype=torch.float64)
 
         self._map: tuple[object, Tensor, Tensor] | None = None
+        self._kept_std: tuple[object, float] | None = None
         self._kept_basis: dict[str, tuple[object, Tensor, Tensor]] = {}
         self.register_buffer("input_mean", double(n))
         # Single precision halves the weight file; rounding is far below what r modes leave out.
@@ -128,8 +129,11 @@ class KarhunenLoeveBases(nn.Module):
 
     def input_std(self) -> float:
         """Return the standard deviation of the input in its modes, root mean square over points."""
-        norm = torch.linalg.vector_norm(self.input_factor, dtype=torch.float64)
-        return float(norm) / len(self.input_factor) ** 0.5
+        state = id(self.input_factor), self.input_factor._version
+        if self._kept_std is None or self._kept_std[0] != state:
+            norm = torch.linalg.vector_norm(self.input_factor, dtype=torch.float64)
+            self._kept_std = state, float(norm) / len(self.input_factor) ** 0.5
+        return self._kept_std[1]
 
     def from_fields(self) -> Tensor:
         """Return the map (n, r), float64, from inputs less their mean to coefficients."""
