@@ -12,6 +12,8 @@ BIN := .venv/bin
 # The lock is the only place that names torch's version; `make lock TORCH=...` changes it.
 TORCH ?= $(shell sed -n 's/^torch==\([^ ;]*\).*/\1/p' requirements.lock)
 SMOKE := results/smoke
+# What is installed keeps its version where something is added that the lock does without.
+PINS := $(BIN)/pip freeze --exclude-editable
 
 # What torch's Linux wheel on PyPI requires for CUDA. Left out of the lock, so that a machine
 # without a GPU never downloads it; a GPU machine gets it with torch itself (see `env`).
@@ -88,7 +90,7 @@ attack: env ## kills at every moment of a job, then 20,000 damaged files of each
 BENCH ?= full
 bench: env ## speed against peers, memory; results/benchmarks/
 	@# Peers are here to be compared with, so the lock does without them.
-	$(if $(filter quick,$(BENCH)),,$(BIN)/pip install -q --constraint requirements.lock \
+	$(if $(filter quick,$(BENCH)),,$(BIN)/pip install -q --constraint <($(PINS)) \
 	  'pykrige>=1.7' 'gstools>=1.7')
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 MPLBACKEND=Agg \
 	  $(BIN)/python -W ignore -m benchmarks $(if $(filter quick,$(BENCH)),--quick) --out results/benchmarks
@@ -129,10 +131,10 @@ lock: ## write requirements.lock anew (needs uv; UV_ARGS=--upgrade for new versi
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && \
 	  printf '%s\n' $(CUDA) > "$$tmp/excludes" && \
 	  echo 'torch==$(TORCH)' | $(UV) pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
-	    --extra dev --excludes "$$tmp/excludes" --constraints - --no-header \
-	    --annotation-style line $(UV_ARGS) --output-file requirements.lock pyproject.toml && \
+	    --extra all --group dev --generate-hashes --excludes "$$tmp/excludes" --constraints - --no-header \
+	    --no-annotate $(UV_ARGS) --output-file requirements.lock pyproject.toml && \
 	  { printf '%s\n' \
-	    '# Exact versions for Python 3.11 to 3.13, development tools included. Written by `make lock`.' \
+	    '# Exact versions and digests for Python 3.11 on, development tools included, by `make lock`.' \
 	    '# The CUDA packages of torch are left out. Without a GPU, install torch first, or pip takes' \
 	    '# the CUDA build (several GB); `make env` does all of this:' \
 	    '#   pip install torch==$(TORCH) --index-url https://download.pytorch.org/whl/cpu' \
@@ -141,9 +143,9 @@ lock: ## write requirements.lock anew (needs uv; UV_ARGS=--upgrade for new versi
 	  cat "$$tmp/lock" > requirements.lock
 
 # PyEMMA 2.5.12, the last release, is source only. It builds and runs with NumPy 2 and current
-# Cython, so it shares .venv; the lock as constraints keeps every pinned version as it is.
+# Cython, so it shares .venv.
 pyemma: env ## add PyEMMA to .venv (compiles: needs a C++ compiler and Python's headers)
-	$(BIN)/pip install -q --constraint requirements.lock 'pyemma>=2.5.12'
+	$(BIN)/pip install -q --constraint <($(PINS)) 'pyemma>=2.5.12'
 	$(BIN)/python -W ignore -c 'import numpy as n, pyemma.coordinates as c; \
 	  c.cluster_regspace(n.eye(3, dtype=n.float32), dmin=0.5, n_jobs=1); print("PyEMMA works")'
 

@@ -16,15 +16,16 @@ ROOT = Path(__file__).resolve().parents[1]
 CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
 CUDA = re.compile(r"^(nvidia|cuda|cupy|triton|pytorch-triton)\b")
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+STATED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, GROUPS = STATED["project"], STATED["dependency-groups"]
 EXTRAS = PROJECT["optional-dependencies"]
 LIBRARY = [Requirement(line) for line in PROJECT["dependencies"]]
 RUNTIME = LIBRARY + [Requirement(line) for line in {*EXTRAS["runs"], *EXTRAS["study"]}]
 DEV = [
     Requirement(line)
-    for extra in ("dev", "docs", "handover")
-    for line in EXTRAS[extra]
-    if not line.startswith("uqsonet")
+    for lines in (EXTRAS["handover"], EXTRAS["meshes"], *GROUPS.values())
+    for line in lines
+    if isinstance(line, str)  # not a group of a group
 ]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 
@@ -34,13 +35,15 @@ def name_of(requirement: Requirement) -> str:
 
 
 def read_lock() -> dict[str, str]:
-    """Map each package to its version; a line that is no exact pin fails."""
+    """Map each package to its version; a line that is no exact pin with digests fails."""
     pins: dict[str, str] = {}
-    for line in (ROOT / "requirements.lock").read_text().splitlines():
-        text = line.partition("#")[0].strip()
+    lines = (ROOT / "requirements.lock").read_text().replace("\\\n", "").splitlines()
+    for line in lines:
+        text, *digests = line.partition("#")[0].split("--hash=sha256:")
         if not text:
             continue
-        requirement = Requirement(text)
+        assert digests, f"no digest: {line}"
+        requirement = Requirement(text.strip())
         (pin,) = requirement.specifier
         assert pin.operator == "==" and "*" not in pin.version, line
         assert name_of(requirement) not in pins, f"two versions of {requirement.name}"
