@@ -16,6 +16,7 @@ from uqsonet.fields.grid import Grid, Interpolating
 from uqsonet.fields.numbers import real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}  # behind an interpolated value, by number of coordinates
+HOLE, BAY = 5.0, 1.6  # radii of circles around triangles outside, over the points' distance there
 BLOCK = 4096  # locations in one batch of the neighbour search
 MAX_SCATTERED = 1_000_000  # most points of a cloud that is read from a file
 
@@ -173,6 +174,14 @@ class PointCloud(Scattered):
         nearest, _ = self._tree.query(self._unit(locations.numpy()))
         return torch.from_numpy(np.atleast_1d(nearest))
 
+    def holds(self, x: Tensor) -> Tensor:
+        """Return whether places lie in triangles of the points (`Interpolating.holds`)."""
+        if self.dim != 2:
+            return super().holds(x)
+        mesh, inside = triangles(self.points().numpy())
+        found = mesh.find_simplex(x.numpy())
+        return torch.from_numpy((found >= 0) & inside[found])
+
     def _unit(self, locations: np.ndarray) -> np.ndarray:
         """Map locations to the unit box: what a coordinate is measured in changes no answer."""
         lower, upper = np.asarray(self.lower), np.asarray(self.upper)
@@ -260,8 +269,7 @@ class MaskedGrid(Scattered):
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
         """Refuse locations (..., dim) outside the box, or nearest to a point without a value."""
         self.grid.require_inside(locations, what)
-        x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
-        absent = ~torch.from_numpy(self.present)[self.grid.nodes(x)[0]]
+        absent = ~self.holds(locations.detach().to("cpu", torch.float64).reshape(-1, self.dim))
         if bool(absent.any()):
             first = int(absent.nonzero()[0, 0])
             where = locations.reshape(-1, self.dim)[first].tolist()
@@ -269,9 +277,43 @@ class MaskedGrid(Scattered):
                 f"{what} {first} at {where} stands where the field has no values in any run"
             )
 
+    def holds(self, x: Tensor) -> Tensor:
+        """Return whether the nearest points of the grid have a value (`Interpolating.holds`)."""
+        return torch.from_numpy(self.present)[self.grid.nodes(x)[0]]
+
     def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return those of the points that have a value, as of a cloud."""
         return self.cloud.neighbours(x)
+
+
+def triangles(points: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return Delaunay triangles of points (n, 2), and which of these (k,) cross no hole or bay.
+
+    The circle around a triangle says how wide a gap it spans (alpha shapes: Edelsbrunner,
+    Kirkpatrick and Seidel, IEEE Trans. Inf. Theory 29, 1983). A radius is compared with the least
+    of the corners' median edges, as a mesh may be fine in one place and coarse in another. What is
+    `HOLE` times as wide is a hole; beside one, and along the hull, `BAY` times is enough.
+    """
+    from scipy.spatial import Delaunay
+
+    mesh = Delaunay(points)
+    corners = points[mesh.simplices]
+    sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2)
+    first, second = np.moveaxis(corners[:, 1:] - corners[:, :1], 1, 0)
+    area = np.abs(first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]) / 2
+    radius = sides.prod(1) / np.maximum(4 * area, 1e-300)
+    start, ends = mesh.vertex_neighbor_vertices
+    far = np.linalg.norm(points[ends] - np.repeat(points, np.diff(start), axis=0), axis=1)
+    parts = np.split(far, start[1:-1])  # qhull leaves out points that nearly coincide with others
+    typical = np.array([np.median(part) if len(part) else np.inf for part in parts])
+    wide = radius / typical[mesh.simplices].min(1)
+    outside = wide > HOLE
+    for _ in range(len(wide)):
+        beside = ((mesh.neighbors < 0) | outside[mesh.neighbors]).any(1)
+        if not (more := beside & (wide > BAY) & ~outside).any():
+            break
+        outside |= more
+    return mesh, ~outside
 
 
 def _shares(points: np.ndarray) -> np.ndarray:
