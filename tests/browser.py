@@ -22,23 +22,32 @@ DANGLING = """() => [...document.querySelectorAll('a[href^="#"]')]
 REPEATED = """() => [...document.querySelectorAll('[id]')].map(e => e.id)
     .filter((id, k, all) => all.indexOf(id) !== k)"""
 UNREADABLE = """() => {
-    const box = e => e.getBoundingClientRect(), all = what => [...document.querySelectorAll(what)];
-    const name = e => `${e.tagName} ${e.className.baseVal ?? e.className} ${e.value ?? e.textContent}`;
+    const box = e => e.getBoundingClientRect();
+    const all = (what, where = document) => [...where.querySelectorAll(what)];
+    const named = (why, e) =>
+        `${why}: ${e.tagName} ${e.className.baseVal ?? e.className} ${e.value ?? e.textContent}`;
     const beyond = (e, l, r) => box(e).width && (box(e).left < l - 1 || box(e).right > r + 1);
+    const cards = all('.panel').flatMap(card => all('*', card)
+        .filter(e => beyond(e, box(card).left, box(card).right)));
     const text = document.createElement('canvas').getContext('2d');
-    const wide = e => (text.font = getComputedStyle(e).font, text.measureText(e.value).width);
-    const room = (e, s = getComputedStyle(e)) =>
-        e.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight);
-    const ticks = all('.axes').flatMap(g => [...g.querySelectorAll('text')].map(box)
-        .flatMap((a, k, rest) => rest.slice(k + 1).filter(b => a.left < b.right && b.left < a.right
-            && a.top < b.bottom - 3 && b.top < a.bottom - 3)));
+    const cut = all('select, td input').filter(e => {
+        const style = getComputedStyle(e);
+        text.font = style.font;
+        const room = e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+        return text.measureText(e.value).width > room + 0.5;
+    });
+    const covered = all('.axes').flatMap(axes => all('text', axes).filter((e, k, labels) => {
+        const a = box(e);
+        return labels.slice(k + 1).map(box).some(b => a.left < b.right && b.left < a.right
+            && a.top < b.bottom - 3 && b.top < a.bottom - 3);
+    }));
     return [
-        ...all('body *').filter(e => beyond(e, 0, innerWidth)).map(e => `beyond the window: ${name(e)}`),
-        ...all('.panel *').filter(e => beyond(e, box(e.closest('.panel')).left, box(e.closest('.panel')).right))
-            .map(e => `beyond its card: ${name(e)}`),
-        ...all('select, td input').filter(e => wide(e) > room(e) + 0.5).map(e => `cut: ${name(e)}`),
-        ...ticks.map(b => `labels overlap at ${b.left}, ${b.top}`)];
+        ...all('body *').filter(e => beyond(e, 0, innerWidth)).map(e => named('beyond window', e)),
+        ...cards.map(e => named('beyond card', e)), ...cut.map(e => named('cut', e)),
+        ...covered.map(e => named('covered', e))];
 }"""
+"""What is wider than the window or its card, what is cut, and labels that cover each other."""
+
 OVERFLOW = """() => document.documentElement.scrollWidth - window.innerWidth"""
 
 

@@ -227,13 +227,12 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         share = one.domain.quadrature() / one.domain.quadrature().sum()
         values, vectors = torch.linalg.eigh(modes.T @ (share[:, None] * modes))
         target = packed(values.clamp_min(0).sqrt()[:, None] * vectors.T)
-    where = domain_as_dict(domain)
+    whole, dim, where = one.domain, one.domain.dim, domain_as_dict(domain)
+    inside = whole.holds(Grid(whole.lower, whole.upper, (SHOWN[dim],) * dim).points())
     if isinstance(domain, Scattered):
         points = domain.points()
         lower, upper = points.amin(0), points.amax(0)  # large coordinates have no digits left
         where = {"cloud": packed(points - lower), "lower": lower.tolist(), "upper": upper.tolist()}
-    shown = Grid(domain.lower, domain.upper, (SHOWN[domain.dim],) * domain.dim)
-    inside = domain.holds(shown.points())
     return {
         "name": one.name,
         "units": one.units,
@@ -241,7 +240,7 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         "input": is_input,
         "log": one.transform.positive,
         "scale": one.scale,
-        "domain": {**where, "dim": domain.dim, "box": [one.domain.lower, one.domain.upper]},
+        "domain": {**where, "dim": dim, "box": [whole.lower, whole.upper]},
         "inside": None if inside.all() else packed(inside.double()),
         "mean": packed(mean[rows]),
         "factor": packed(factor[rows], domain.shape),
