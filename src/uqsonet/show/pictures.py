@@ -454,7 +454,7 @@ def _errors(report: Any) -> Any:
         left.errorbar(counts, errors, bars, color=colour, fmt=style, capsize=3, label=method)
         right.plot(counts, [s.crps for s in scores], style, color=colour, label=method)
     for axes, name in ((left, "error of the mean, %"), (right, "CRPS")):
-        axes.set(xlabel="sensors", ylabel=name, ylim=(0, None))
+        axes.set(xlabel="sensors", ylabel=name, ylim=(0, None), xticks=counts)
     left.legend(frameon=False)
     return figure
 
