@@ -54,6 +54,7 @@ export class Panel {
   private readonly low: number;
   private readonly high: number;
   private readonly widest: number;
+  private readonly narrow: [number, number];
   private readonly top: number;
   private x!: Scale;
   private y!: Scale;
@@ -68,6 +69,7 @@ export class Panel {
   ) {
     this.answer = this.prior = prior;
     [this.low, this.high] = this.ends(3);
+    this.narrow = this.ends(1);
     this.widest = Math.max(...this.shown(prior.std));
     this.top = MARGIN.top + (field.dim === 1 ? 0 : MARGIN.title);
     const side = field.stored.input ? "input" : "output";
@@ -139,7 +141,7 @@ export class Panel {
 
   /** The ends of the colours of a map: of one standard deviation before any sensor, and the mean. */
   private colourEnds(): [number, number] {
-    const [low, high] = this.ends(1), mean = this.shown(this.answer.mean);
+    const [low, high] = this.narrow, mean = this.shown(this.answer.mean);
     return [Math.min(low, ...mean), Math.max(high, ...mean)];
   }
 

@@ -39,6 +39,7 @@ Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
 MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
 HISTOGRAM_SAMPLES, HISTOGRAM_BINS = 2000, 40  # of a single number
 SHOWN_SAMPLES = 5  # sample functions in a picture of one dimension
+SHOWN_FIELDS = 4  # fields that sensors read, each with a panel of its own
 RUNS = 3  # runs in a picture of runs
 
 
@@ -214,10 +215,6 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
         _draw_readings(axes, posterior.sensors, number)
     axes.set(xlabel=field.axis_labels[0], ylabel=textwrap.fill(field.label, 30))
     axes.margins(x=0)
-    box = field.domain.lower, field.domain.upper
-    for panel, number in zip(above, others, strict=True):
-        if (posterior.read[number].domain.lower, posterior.read[number].domain.upper) == box:
-            panel.set_xlim(axes.get_xlim())
     axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
@@ -316,9 +313,10 @@ def _sensors(sets: Sensors, number: int, dim: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _read(posterior: Any, own: bool) -> list[int]:
-    """Return the numbers of the fields that sensors read: of the one answered, or of the others."""
+    """Return the numbers of fields that sensors read: of the one answered, or of some others."""
     name = posterior.field.name
-    return [number for number, one in posterior.read.items() if (one.name == name) == own]
+    found = [number for number, one in posterior.read.items() if (one.name == name) == own]
+    return found[:SHOWN_FIELDS]
 
 
 def _draw_readings(axes: Any, sets: Sensors, number: int, drawn: Any = None) -> None:
@@ -352,11 +350,12 @@ def _draw_read(axes: Any, posterior: Any, number: int) -> None:
         order = points[:, 0].argsort()
         axes.plot(points[order, 0], mean[order], "." if len(order) == 1 else "-", color=BLUE)
         axes.set(xlabel=field.axis_labels[0], ylabel=textwrap.fill(field.label, 30))
+        axes.margins(x=0)
         _draw_readings(axes, sets, number)
-        return
-    drawn = _map(axes, field, points, mean, "viridis", {})
-    bar(axes.figure, drawn, axes, field)
-    _draw_readings(axes, sets, number, drawn)
+    else:
+        drawn = _map(axes, field, points, mean, "viridis", {})
+        bar(axes.figure, drawn, axes, field)
+        _draw_readings(axes, sets, number, drawn)
 
 
 def _titled(axes: Any, text: str) -> None:
