@@ -345,10 +345,12 @@ def _draw_read(axes: Any, posterior: Any, number: int) -> None:
     field, sets = posterior.read[number], posterior.sensors
     points, mean = field.domain.points().numpy(), np.asarray(posterior[field.name].mean())
     count = int((sets.mask & (sets.field == number)).sum())
-    _titled(axes, f"{_counted(count)} of {field.name}, and its mean")
+    alone = len(points) == 1 and count > 0  # a number that is read has no other mean to speak of
+    _titled(axes, f"{_counted(count)} of {field.name}" + ("" if alone else ", and its mean"))
     if field.domain.dim == 1:
         order = points[:, 0].argsort()
-        axes.plot(points[order, 0], mean[order], "." if len(order) == 1 else "-", color=BLUE)
+        if not alone:
+            axes.plot(points[order, 0], mean[order], "." if len(order) == 1 else "-", color=BLUE)
         axes.set(xlabel=field.axis_labels[0], ylabel=textwrap.fill(field.label, 30))
         axes.margins(x=0)
         _draw_readings(axes, sets, number)
@@ -453,7 +455,8 @@ def _errors(report: Any) -> Any:
         left.errorbar(counts, errors, bars, color=colour, fmt=style, capsize=3, label=method)
         right.plot(counts, [s.crps for s in scores], style, color=colour, label=method)
     for axes, name in ((left, "error of the mean, %"), (right, "CRPS")):
-        axes.set(xlabel="sensors", ylabel=name, ylim=(0, None), xticks=counts)
+        axes.set(xlabel="sensors", ylabel=name, ylim=(0, None))
+        axes.set_xticks(sorted({score.sensors for score in report.scores}))
     left.legend(frameon=False)
     return figure
 
