@@ -21,6 +21,33 @@ DANGLING = """() => [...document.querySelectorAll('a[href^="#"]')]
     .filter(id => !document.getElementById(id))"""
 REPEATED = """() => [...document.querySelectorAll('[id]')].map(e => e.id)
     .filter((id, k, all) => all.indexOf(id) !== k)"""
+UNREADABLE = """() => {
+    const box = e => e.getBoundingClientRect();
+    const all = (what, where = document) => [...where.querySelectorAll(what)];
+    const named = (why, e) =>
+        `${why}: ${e.tagName} ${e.className.baseVal ?? e.className} ${e.value ?? e.textContent}`;
+    const beyond = (e, l, r) => box(e).width && (box(e).left < l - 1 || box(e).right > r + 1);
+    const cards = all('.panel').flatMap(card => all('*', card)
+        .filter(e => beyond(e, box(card).left, box(card).right)));
+    const text = document.createElement('canvas').getContext('2d');
+    const cut = all('select, td input').filter(e => {
+        const style = getComputedStyle(e);
+        text.font = style.font;
+        const room = e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+        return text.measureText(e.value).width > room + 0.5;
+    });
+    const covered = all('.axes').flatMap(axes => all('text', axes).filter((e, k, labels) => {
+        const a = box(e);
+        return labels.slice(k + 1).map(box).some(b => a.left < b.right && b.left < a.right
+            && a.top < b.bottom - 3 && b.top < a.bottom - 3);
+    }));
+    return [
+        ...all('body *').filter(e => beyond(e, 0, innerWidth)).map(e => named('beyond window', e)),
+        ...cards.map(e => named('beyond card', e)), ...cut.map(e => named('cut', e)),
+        ...covered.map(e => named('covered', e))];
+}"""
+"""What is wider than the window or its card, what is cut, and labels that cover each other."""
+
 OVERFLOW = """() => document.documentElement.scrollWidth - window.innerWidth"""
 
 

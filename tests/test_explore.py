@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from typer.testing import CliRunner
 
 import uqsonet
-from tests.browser import OVERFLOW, browser
-from tests.own.conftest import Linear
+from tests.browser import OVERFLOW, UNREADABLE, browser
+from tests.own.conftest import Linear, waves
 from uqsonet.cli import app
 from uqsonet.errors import ConfigError
 from uqsonet.fields.field import Field
@@ -40,9 +40,11 @@ Sensors = dict[str, list[list[float]]]
 
 
 def fitted(kind: str) -> uqsonet.Emulator:
-    """Return a user's own model: on scattered points, of two inputs, or with a kernel."""
+    """Return a user's own model: scattered points, an aquifer, two inputs, or with a kernel."""
     if kind == "cloud":
         runs = Linear(noise=0.05).runs(300)
+    elif kind == "aquifer":
+        runs = aquifer()
     elif kind == "kernel":
         x = np.linspace(0, 1, 31)
         a = np.random.default_rng(4).standard_normal((200, 3)) @ np.cos(np.outer(range(3), 3 * x))
@@ -56,6 +58,28 @@ def fitted(kind: str) -> uqsonet.Emulator:
         u = a @ np.cumsum(waves, 1) / 10 + b @ waves[::-1] + 0.05 * rng.standard_normal((300, 31))
         runs = uqsonet.Runs({"k": k, "f": f}, {"u": (u, x[:, None])}, name="two inputs")
     return uqsonet.fit(runs, sensors=[5], law="gaussian", noise_std=0.02, bar=False)
+
+
+def aquifer() -> uqsonet.Runs:
+    """Return runs that are hard to show: long names, small values, large coordinates, no square.
+
+    A corner of the grid and its last column have no values, and one output is a single number.
+    """
+    axes = [452_000.3 + 75 * np.arange(21.0), 5_412_000.7 + 50 * np.arange(17.0)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
+    xi = np.random.default_rng(0).standard_normal((200, 4))
+    k, h = (xi @ waves((points - points[0]) / 800, 4, seed).T for seed in (1, 2))
+    dry = (points[:, 0] > 453_000) & (points[:, 1] > 5_412_400) | (points[:, 1] > 5_412_790)
+    of = uqsonet.FieldRuns.of
+    k, h = (np.where(dry, np.nan, one) for one in (2e-5 * np.exp(0.5 * k), 60 + h))
+    return uqsonet.Runs(
+        {"hydraulic_conductivity_of_the_upper_aquifer": of(k, points, units="m/s")},
+        {
+            "hydraulic_head_above_mean_sea_level": of(h, points, units="m"),
+            "largest_drawdown": of(np.nanmin(h, 1, keepdims=True) - 60, units="m"),
+        },
+        name="aquifer",
+    )
 
 
 @dataclass
@@ -165,7 +189,7 @@ def show(chromium: Browser, folder: Path) -> Iterator[Show]:
 @functools.cache
 def model_of(name: str) -> uqsonet.Emulator:
     """Return a shipped model, one with another activation, or a user's own."""
-    if name in ("cloud", "two inputs", "kernel"):
+    if name in ("cloud", "aquifer", "two inputs", "kernel"):
         return fitted(name)
     if name == "rounded":
         return model_of("cloud")
@@ -197,6 +221,9 @@ SENSORS: dict[str, Sensors] = {
     "elliptic_sde1d": {"k": [[-0.5, 0.7, 0.0], [0.31, 1.4, 0.05]]},
     "navier_stokes": {"w_0": [[0.2, 0.3, 0.4, 0.0], [0.97, 0.6, -0.1, 0.1]]},
     "cloud": {"a": [[0.2, 0.3, 0.4, 0.0]], "p": [[0.6, 0.4, 0.3, 0.02], [0.1, 0.8, -0.5, 0.0]]},
+    "aquifer": {
+        "hydraulic_conductivity_of_the_upper_aquifer": [[452_700, 5_412_250, 1.5e-5, 0.02]],
+    },
     "rounded": {"a": [[0.2, 0.3, 0.4, 0.0]], "p": [[0.6, 0.4, 0.3, 0.02]]},
 }
 
@@ -265,6 +292,19 @@ def test_by_keyboard_alone(show):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("name", ["diffusion1d", "aquifer"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_cut_covered_or_beyond_its_card(name, width, show):
+    found = show(name, width)
+    found.open({})
+    for number in range(len(found.model.outputs) + 1):
+        found.page.click(f"#add-{number}")
+    found.settle()
+    assert found.page.evaluate(UNREADABLE) == []
+    assert "NaN" not in found.page.inner_text("#page")
+
+
+@pytest.mark.browser
 def test_on_a_phone(show):
     found = show("navier_stokes", 390, has_touch=True, is_mobile=True)
     found.open(SENSORS["navier_stokes"])
@@ -307,7 +347,7 @@ def test_where_the_next_sensor_helps_most(show):
 
     before = mean_variance(sensors)
     for number, (name, noise) in enumerate((("a", 0.02), ("p", 0.0))):
-        found.page.select_option("#gain-field", str(number))
+        found.page.check(f"input[name=gain-field][value='{number}']")
         found.page.check("#gain")
         found.settle()
         rows = [row for row in found.saved("#csv-result") if row["field"] == name]

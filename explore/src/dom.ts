@@ -16,4 +16,10 @@ export const svg = <K extends keyof SVGElementTagNameMap>(
 ) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
 /** A number with a few significant digits, for people. */
-export const number = (value: number, digits = 4) => String(Number(value.toPrecision(digits)));
+export const number = (value: number, digits = 4) => plain(Number(value.toPrecision(digits)));
+
+/** A number with all its digits; small and large ones have a power of ten. */
+export function plain(value: number): string {
+  const size = Math.abs(value);
+  return value === 0 || (size >= 1e-3 && size < 1e8) ? String(value) : value.toExponential().replace("+", "");
+}

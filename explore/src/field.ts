@@ -9,8 +9,8 @@ export interface StoredDomain {
   upper?: number[];
   shape?: number[];
   periodic?: boolean | boolean[];
+  /** Points, from the lower ends of all of them. */
   cloud?: Packed;
-  spacing?: number;
 }
 
 export interface StoredField {
@@ -22,6 +22,8 @@ export interface StoredField {
   log: boolean;
   scale: number;
   domain: StoredDomain;
+  /** Of each point that is shown, if the field has values there; null if at all of them. */
+  inside: Packed | null;
   mean: Packed;
   factor: Packed;
   least: number;
@@ -52,7 +54,7 @@ export class Field {
   readonly points: number[][];
   /** Mean and modes there. */
   readonly shown: Values;
-  /** False where no point of a cloud is near. */
+  /** False where the field has no values. */
   readonly inside: boolean[];
   /** Rows on the modes whose variances sum to the mean variance of the field. */
   readonly target: Rows | null;
@@ -70,13 +72,9 @@ export class Field {
     this.remainder = stored.remainder && unpack(stored.remainder);
     this.target = stored.target && unpack(stored.target);
     this.cloud = domain.cloud ? unpack(domain.cloud) : null;
-    if (this.cloud) {
-      const { rows, columns, data } = this.cloud;
-      for (let i = 0; i < rows; i++) {
-        const to = i * columns;
-        data.set(this.unit(Array.from(data.subarray(to, to + columns))), to);
-      }
-    }
+    this.cloud?.data.forEach((value, i, all) => {
+      all[i] = value / this.extent(i % domain.dim);
+    });
     const axes = this.lower.map((low, axis) => {
       const n = SHOWN[domain.dim];
       return Array.from({ length: n }, (_, i) => low + ((this.upper[axis] - low) * i) / (n - 1));
@@ -85,7 +83,8 @@ export class Field {
       ? axes[0].map((x) => [x])
       : axes[0].flatMap((x) => axes[1].map((y) => [x, y]));
     this.shown = this.at(this.points);
-    this.inside = this.points.map((x) => this.near(x));
+    const inside = stored.inside && unpack(stored.inside).data;
+    this.inside = this.points.map((_, i) => !inside || inside[i] > 0);
   }
 
   /** Mean and modes at the points that are stored. */
@@ -128,16 +127,27 @@ export class Field {
     return found;
   }
 
-  private near(x: number[]): boolean {
-    const { cloud } = this, spacing = this.stored.domain.spacing;
-    if (!cloud || spacing === undefined) return true;
-    return nearest(cloud, this.unit(x), 1)[0][1] <= 3 * spacing;
+  /** A place in round numbers: each coordinate to a thousandth of what its axis shows. */
+  neat(x: number[]): number[] {
+    return x.map((value, axis) => neat(value, this.lower[axis], this.upper[axis]));
   }
 
-  /** Where a point of a cloud is in the unit box, in which distances are measured. */
+  /** Where a point of a cloud is in the unit box of its points, in which distances are measured. */
   private unit(x: number[]): number[] {
-    return x.map((value, axis) => (value - this.lower[axis]) / (this.upper[axis] - this.lower[axis]));
+    return x.map((value, axis) => (value - this.stored.domain.lower![axis]) / this.extent(axis));
   }
+
+  private extent(axis: number): number {
+    const { lower, upper } = this.stored.domain;
+    return upper![axis] - lower![axis] || 1; // a single point has none
+  }
+}
+
+/** Round a number to a thousandth of the range that it stays in. */
+export function neat(value: number, low: number, high: number): number {
+  const digits = -Math.floor(Math.log10((high - low) / 1000)), scale = 10 ** digits;
+  const most = Math.floor(high * scale), least = Math.ceil(low * scale);
+  return Number((Math.min(most, Math.max(least, Math.round(value * scale))) / scale).toFixed(Math.max(0, digits)));
 }
 
 /** Lagrange polynomials on the nearest nodes of each axis (`uqsonet.fields.grid.Grid.interpolate`). */

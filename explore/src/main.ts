@@ -1,5 +1,5 @@
 // The page: sensors, the answer to them, and what is shown of it.
-import { element, number } from "./dom";
+import { element, number, plain } from "./dom";
 import { Answer, Model, SAMPLES, type Gain, type Sensor, type StoredModel } from "./model";
 import { Reference, type Exact } from "./reference";
 import { Panel, Z, type Placed, type View } from "./panel";
@@ -32,8 +32,8 @@ const note = element("p", { id: "draws", class: "readout" });
 const rows = element("tbody", {});
 const exactBox = element("input", { type: "checkbox", id: "exact", checked: "" });
 const gainBox = element("input", { type: "checkbox", id: "gain" });
-const gainField = element("select", { id: "gain-field", "aria-label": "Field of the next sensor" },
-  ...fields.map((field, k) => element("option", { value: k }, field.stored.name)));
+// Long names wrap beside a button; those of a list would be cut.
+const gainFields = fields.map((_, k) => element("input", { type: "radio", name: "gain-field", value: k }));
 const addBest = element("button", { id: "add-best", type: "button" }, "Add it");
 const gainText = element("span", { id: "gain-text" });
 
@@ -65,7 +65,7 @@ const owner = {
     if (view === "next sensor") {
       gainBox.checked = true;
       gainOf = field;
-      gainField.value = String(field);
+      gainFields[field].checked = true;
     }
     changed(false);
   },
@@ -73,11 +73,11 @@ const owner = {
     rows.querySelector<HTMLInputElement>(`tr[data-id="${id}"] input[name="value"]`)?.focus();
   },
 };
-// A map shows one thing at a time, so fields of two dimensions have two.
-const panels = fields.flatMap((field, k) => {
-  const prior = first.field(k), views = field.dim === 2 ? (["mean", "std"] as const) : (["mean"] as const);
-  return views.map((view, copy) => new Panel(field, k, prior, owner, view, copy === 0));
-});
+// A map shows one thing at a time, so fields of two dimensions have two. Those of the means stand
+// together: a moved sensor of one is seen in the others.
+const priors = fields.map((_, k) => first.field(k));
+const panels = (["mean", "std"] as const).flatMap((view) => fields.flatMap((field, k) =>
+  view === "mean" || field.dim === 2 ? [new Panel(field, k, priors[k], owner, view, view === "mean")] : []));
 
 function focus(field: number, id: number): void {
   panels.find((panel) => panel.fieldNumber === field)!.focus(id);
@@ -161,7 +161,7 @@ let best: Gain | null = null;
 let exactly: Exact | null = null;
 
 function gainWords(gain: Gain): string {
-  const place = fields[gainOf].points[gain.best].map((v) => number(v, 3)).join(", ");
+  const place = fields[gainOf].neat(fields[gainOf].points[gain.best]).map(plain).join(", ");
   const share = (100 * gain.share[gain.best]).toPrecision(2);
   return `A sensor of ${fields[gainOf].stored.name} at (${place}) is expected to take away `
     + `${share} % of the mean variance of ${fields[target].stored.name}.`;
@@ -179,7 +179,7 @@ function described(): string {
       if (field.inside[i] && value > std[widest]) widest = i;
     });
     const values = Array.from(mean).filter((_, i) => field.inside[i]).map((v) => field.inverse(v));
-    const place = field.points[widest].map((v) => number(v, 3)).join(", ");
+    const place = field.neat(field.points[widest]).map(plain).join(", ");
     const ends = [-Z, Z].map((z) => number(field.inverse(mean[widest] + z * std[widest]), 3));
     return `${name}: ${field.stored.log ? "median" : "mean"} from ${number(Math.min(...values), 3)} `
       + `to ${number(Math.max(...values), 3)}, least sure at (${place}), there 95 % in ${ends.join(" to ")}.`;
@@ -219,7 +219,7 @@ function listSensors(): void {
     const { name } = fields[one.field].stored;
     const row = element("tr", { "data-id": one.id }, element("th", { scope: "row" }, name));
     for (const column of COLUMNS) {
-      const cell = element("td", {});
+      const cell = element("td", { "data-name": title(column, [fields[one.field]]) });
       row.append(cell);
       if (entry(one, column) === undefined) continue;
       const input = element("input", {
@@ -240,7 +240,7 @@ function updateList(): void {
   sensors.forEach((one, k) => {
     rows.children[k].querySelector(".refused")!.textContent = "";
     rows.children[k].querySelectorAll("input").forEach((input) => {
-      input.value = String(entry(one, input.name));
+      input.value = plain(entry(one, input.name)!);
       input.removeAttribute("aria-invalid");
     });
   });
@@ -301,7 +301,7 @@ function example(): Placed[] {
     ? [0.18, 0.5, 0.82].map((share) => Math.round(share * (n - 1)))
     : [[0.25, 0.3], [0.7, 0.35], [0.45, 0.75]].map(([a, b]) => Math.round(a * side) * side + Math.round(b * side));
   return at.filter((i) => field.inside[i]).map((i) => ({
-    id: next++, field: k, x: field.points[i].map((v) => Number(v.toFixed(4))),
+    id: next++, field: k, x: field.neat(field.points[i]),
     value: Number(field.inverse(drawn[i]).toPrecision(4)), noise: field.stored.noise,
   }));
 }
@@ -364,19 +364,19 @@ const adders = fields.map((field, k) =>
   button(`add-${k}`, `Add a sensor of ${field.stored.name}`, () => {
     const middle = field.points.filter((_, i) => field.inside[i]);
     const x = middle[Math.floor(((next * 0.381966) % 1) * middle.length)];
-    owner.add(k, x.map((v) => Number(v.toPrecision(4))), null);
+    owner.add(k, field.neat(x), null);
   }));
 gainBox.addEventListener("change", () => {
   for (const panel of panels) panel.lookAt(gainBox.checked && panel.fieldNumber === gainOf);
   changed(false);
 });
 exactBox.addEventListener("change", () => changed(false));
-gainField.addEventListener("change", () => {
-  gainOf = Number(gainField.value);
+gainFields.forEach((choice, k) => choice.addEventListener("change", () => {
+  gainOf = k;
   gainBox.dispatchEvent(new Event("change"));
-});
+}));
 addBest.addEventListener("click", () => {
-  if (best) owner.add(gainOf, fields[gainOf].points[best.best].map((v) => Number(v.toPrecision(4))), null);
+  if (best) owner.add(gainOf, fields[gainOf].neat(fields[gainOf].points[best.best]), null);
 });
 const exact = [
   "Computed in this page from the weights of the model; nothing is fetched or sent.",
@@ -401,7 +401,8 @@ document.getElementById("page")!.replaceChildren(
     button("copy", "Copy link", () => void copyLink()),
     button("csv-sensors", "Sensors as CSV", saveSensors), button("csv-result", "Result as CSV", saveResult)),
   element("div", { class: "tools" },
-    element("label", {}, gainBox, " Where does the next sensor help most?"), " of ", gainField, addBest, gainText),
+    element("label", {}, gainBox, " Where does the next sensor help most?"),
+    ...gainFields.map((choice, k) => element("label", {}, choice, ` of ${fields[k].stored.name}`)), addBest, gainText),
   ...(reference ? [element("div", { class: "tools" }, element("label", {}, exactBox,
     " Exact answer to sensors of k: the equation solved for draws of its own law (dashed)"))] : []),
   element("div", { class: "wide" }, element("table", {},
@@ -416,7 +417,7 @@ document.getElementById("page")!.replaceChildren(
 
 answer = first;
 sensors = linked() ?? example();
-gainField.value = String(gainOf);
+gainFields[gainOf].checked = true;
 changed(true);
 addEventListener("hashchange", () => {
   const found = linked();

@@ -2,16 +2,18 @@
 import { scaleLinear, scaleLog, type ScaleContinuousNumeric } from "d3-scale";
 import { interpolateMagma, interpolateViridis } from "d3-scale-chromatic";
 import { area, line } from "d3-shape";
-import type { Field } from "./field";
+import { neat, type Field } from "./field";
 import type { FieldAnswer, Gain, Sensor } from "./model";
 import type { Exact } from "./reference";
-import { element, number, svg } from "./dom";
+import { element, number, plain, svg } from "./dom";
 
 /** Half of the width of a 95 % band, in standard deviations. */
 export const Z = 1.959963984540054;
 
 export const VIEWS = ["mean", "std", "sample", "next sensor"] as const;
 export type View = (typeof VIEWS)[number];
+/** What some are called of a field under a logarithm. */
+const LOG: Partial<Record<View, string>> = { mean: "median", std: "std of log" };
 
 export interface Placed extends Sensor {
   id: number;
@@ -29,7 +31,9 @@ export interface Owner {
 
 type Scale = ScaleContinuousNumeric<number, number>;
 
-const MARGIN = { left: 52, right: 12, top: 10, bottom: 34 };
+/** Around a plot; on its left as much as labels need. */
+const MARGIN = { right: 12, top: 10, bottom: 34, title: 14 };
+const DIGIT = 7; // pixels
 const TOUCH = 14;
 
 export class Panel {
@@ -45,9 +49,13 @@ export class Panel {
   private readonly readout = element("p", { class: "readout", "aria-hidden": "true" });
   private readonly choice: HTMLSelectElement | null = null;
   private readonly drawn = new Map<number, SVGGElement>();
+  private readonly prior: FieldAnswer;
+  /** Ends of the axis of a curve's values. */
   private readonly low: number;
   private readonly high: number;
   private readonly widest: number;
+  private readonly narrow: [number, number];
+  private readonly top: number;
   private x!: Scale;
   private y!: Scale;
   private answer: FieldAnswer;
@@ -59,11 +67,11 @@ export class Panel {
     readonly field: Field, readonly fieldNumber: number, prior: FieldAnswer,
     private readonly owner: Owner, view: View, private readonly focusable: boolean,
   ) {
-    this.answer = prior;
-    const ends = Array.from(prior.mean, (m, i) => [m - 3 * prior.std[i], m + 3 * prior.std[i]]);
-    this.low = Math.min(...ends.map(([a]) => a));
-    this.high = Math.max(...ends.map(([, b]) => b));
-    this.widest = Math.max(...prior.std);
+    this.answer = this.prior = prior;
+    [this.low, this.high] = this.ends(3);
+    this.narrow = this.ends(1);
+    this.widest = Math.max(...this.shown(prior.std));
+    this.top = MARGIN.top + (field.dim === 1 ? 0 : MARGIN.title);
     const side = field.stored.input ? "input" : "output";
     const shown = field.dim === 1 ? `: ${field.stored.log ? "median" : "mean"}, 95 % band, samples` : "";
     const title = element("h2", {}, `${field.label} `, element("small", {}, side + shown));
@@ -72,7 +80,7 @@ export class Panel {
     if (field.dim === 2) {
       this.canvas.width = this.canvas.height = Math.sqrt(field.points.length);
       this.choice = element("select", { "aria-label": `What the map of ${field.stored.name} shows` },
-        ...VIEWS.map((name) => element("option", {}, name)));
+        ...VIEWS.map((name) => element("option", { value: name }, field.stored.log && LOG[name] || name)));
       this.choice.value = view;
       this.choice.addEventListener("change", () => owner.looked(fieldNumber, this.view));
       title.append(this.choice);
@@ -119,43 +127,73 @@ export class Panel {
     return this.field.inverse(transformed);
   }
 
+  /** Those of some numbers that are where the field has values. */
+  private shown(numbers: Float64Array): number[] {
+    return Array.from(numbers).filter((_, i) => this.field.inside[i]);
+  }
+
+  /** The range of the mean before any sensor, and so many standard deviations on each side. */
+  private ends(width: number): [number, number] {
+    const { mean, std } = this.prior;
+    const side = (sign: number) => this.shown(mean.map((m, i) => m + sign * width * std[i]));
+    return [Math.min(...side(-1)), Math.max(...side(1))];
+  }
+
+  /** The ends of the colours of a map: of one standard deviation before any sensor, and the mean. */
+  private colourEnds(): [number, number] {
+    const [low, high] = this.narrow, mean = this.shown(this.answer.mean);
+    return [Math.min(low, ...mean), Math.max(high, ...mean)];
+  }
+
   private resized(): void {
-    const width = this.plot.parentElement!.clientWidth, { field } = this;
+    const width = this.plot.parentElement!.clientWidth, { field, top } = this;
     if (!width) return;
-    const inner = width - MARGIN.left - MARGIN.right;
+    if (field.dim === 2) this.y = scaleLinear([field.lower[1], field.upper[1]], [1, 0]);
+    else if (field.stored.log) this.y = scaleLog([Math.exp(this.low), Math.exp(this.high)], [1, 0]);
+    else this.y = scaleLinear([this.low, this.high], [1, 0]);
+    const labels = this.labels();
+    const left = 14 + DIGIT * Math.max(...labels.map(([, text]) => text.length));
     const ratio = field.dim === 1 ? 0 : (field.upper[1] - field.lower[1]) / (field.upper[0] - field.lower[0]);
-    const height = field.dim === 1 ? Math.min(260, 0.65 * width) : inner * Math.min(2, Math.max(0.3, ratio));
-    const bottom = MARGIN.top + height;
+    // Maps are of the field's own shape unless that is very wide or tall, and fit on a screen.
+    const shape = Math.min(3, Math.max(0.3, ratio)), inner = (width - left - MARGIN.right) * Math.min(1, 1.2 / shape);
+    const height = field.dim === 1 ? Math.min(260, 0.65 * width) : inner * shape;
+    const bottom = top + height;
     this.plot.setAttribute("width", String(width));
     this.plot.setAttribute("height", String(bottom + MARGIN.bottom));
-    this.x = scaleLinear([field.lower[0], field.upper[0]], [MARGIN.left, width - MARGIN.right]);
-    const range: [number, number] = [bottom, MARGIN.top];
-    if (field.dim === 2) this.y = scaleLinear([field.lower[1], field.upper[1]], range);
-    else if (field.stored.log) this.y = scaleLog([Math.exp(this.low), Math.exp(this.high)], range);
-    else this.y = scaleLinear([this.low, this.high], range);
+    this.x = scaleLinear([field.lower[0], field.upper[0]], [left, left + inner]);
+    this.y.range([bottom, top]);
+    // Values of the first and the last points are in the middle of their cells, as in the axes.
+    const [cell, row] = [inner, height].map((size) => size / (2 * this.canvas.width - 2));
     Object.assign(this.canvas.style, {
-      left: `${MARGIN.left}px`, top: `${MARGIN.top}px`, width: `${inner}px`, height: `${height}px`,
+      left: `${left - cell}px`, top: `${top - row}px`, width: `${inner + 2 * cell}px`, height: `${height + 2 * row}px`,
+      clipPath: `inset(${row}px ${cell}px)`,
     });
-    for (const [name, value] of Object.entries({ x: MARGIN.left, y: MARGIN.top, width: inner, height }))
+    for (const [name, value] of Object.entries({ x: left, y: top, width: inner, height }))
       this.inside.setAttribute(name, String(value));
-    this.drawAxes(width, bottom);
+    this.drawAxes(left, left + inner, bottom, labels);
     this.draw();
   }
 
-  private drawAxes(width: number, bottom: number): void {
-    const { x, y, field } = this, parts: SVGElement[] = [];
-    const count = Math.max(3, Math.floor(width / 90));
+  /** Ticks of the upright axis, and what stands there. */
+  private labels(): [number, string][] {
+    const { y, field } = this;
+    const label = y.tickFormat(5, field.dim === 1 && field.stored.log ? "~g" : undefined);
+    return y.ticks(5).map((tick) => [tick, label(tick)]);
+  }
+
+  private drawAxes(left: number, right: number, bottom: number, labels: [number, string][]): void {
+    const { x, y, field, top } = this, parts: SVGElement[] = [];
+    const count = Math.max(2, Math.floor((right - left) / 90)), label = x.tickFormat(count);
     for (const tick of x.ticks(count))
       parts.push(
-        svg("line", { x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom + 4 }),
-        svg("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle" }, x.tickFormat(count)(tick)));
-    const label = y.tickFormat(5, field.stored.log ? "~g" : undefined);
-    for (const tick of y.ticks(5))
+        svg("line", { x1: x(tick), x2: x(tick), y1: top, y2: bottom + 4 }),
+        svg("text", { x: x(tick), y: bottom + 17, "text-anchor": "middle" }, label(tick)));
+    for (const [tick, text] of labels)
       parts.push(
-        svg("line", { x1: MARGIN.left - 4, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) }),
-        svg("text", { x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end" }, label(tick)));
-    parts.push(svg("text", { x: width - MARGIN.right, y: bottom + 31, "text-anchor": "end" }, field.stored.axes[0]));
-    if (field.dim === 2) parts.push(svg("text", { x: 12, y: MARGIN.top + 10 }, field.stored.axes[1]));
+        svg("line", { x1: left - 4, x2: right, y1: y(tick), y2: y(tick) }),
+        svg("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, text));
+    parts.push(svg("text", { x: right, y: bottom + 31, "text-anchor": "end" }, field.stored.axes[0]));
+    if (field.dim === 2) parts.push(svg("text", { x: 0, y: 10 }, field.stored.axes[1]));
     this.axes.replaceChildren(...parts);
   }
 
@@ -193,12 +231,12 @@ export class Panel {
 
   /** Numbers that the map shows, their range, and how they are coloured and labelled. */
   private map() {
-    const { answer: { mean, std, samples }, gain, view, low, high } = this;
+    const { answer: { mean, std, samples }, gain, view } = this;
     const back = (v: number) => this.value(v), same = (v: number) => v;
     if (view === "std") return { values: std, low: 0, high: this.widest, colour: interpolateMagma, label: same };
     if (view === "next sensor" && gain)
       return { values: gain.share, low: 0, high: gain.share[gain.best] || 1, colour: interpolateMagma, label: same };
-    const values = (view === "sample" && samples[0]) || mean;
+    const values = (view === "sample" && samples[0]) || mean, [low, high] = this.colourEnds();
     return { values, low, high, colour: interpolateViridis, label: back };
   }
 
@@ -230,6 +268,7 @@ export class Panel {
         handle.remove();
         this.drawn.delete(id);
       }
+    const ends = this.field.dim === 2 ? this.colourEnds() : [0, 1];
     this.sensors.forEach((one, k) => {
       let handle = this.drawn.get(one.id);
       if (!handle) {
@@ -237,15 +276,15 @@ export class Panel {
         this.drawn.set(one.id, handle);
         this.handles.append(handle);
       }
-      const { x, y, field } = this, [top, bottom] = [MARGIN.top, y.range()[0]];
+      const { x, y, field } = this, [bottom, top] = y.range();
       const height = field.dim === 2 ? y(one.x[1]) : Math.min(bottom, Math.max(top, y(one.value)));
       handle.setAttribute("transform", `translate(${x(one.x[0])},${height})`);
-      const place = one.x.map((v, axis) => `${field.stored.axes[axis]} ${number(v)}`).join(", ");
+      const place = one.x.map((v, axis) => `${field.stored.axes[axis]} ${plain(v)}`).join(", ");
       handle.setAttribute("aria-label", `Sensor ${k + 1} of ${field.stored.name}`);
       handle.setAttribute("aria-valuenow", String(one.value));
       handle.setAttribute("aria-valuetext", `${place}, value ${number(one.value)}, noise ${number(one.noise)}`);
       if (field.dim !== 2) return;
-      const t = (field.forward(one.value) - this.low) / (this.high - this.low);
+      const t = (field.forward(one.value) - ends[0]) / (ends[1] - ends[0]);
       (handle.lastElementChild as SVGElement).style.fill = interpolateViridis(Math.min(1, Math.max(0, t)));
     });
   }
@@ -277,7 +316,8 @@ export class Panel {
     const box = this.plot.getBoundingClientRect(), { field } = this;
     const within = (scale: Scale, at: number) => {
       const [a, b] = scale.range();
-      return neat(scale.invert(Math.min(Math.max(at, Math.min(a, b)), Math.max(a, b))), scale);
+      const [low, high] = scale.domain();
+      return neat(scale.invert(Math.min(Math.max(at, Math.min(a, b)), Math.max(a, b))), low, high);
     };
     const x = within(this.x, event.clientX - box.left), y = within(this.y, event.clientY - box.top);
     return field.dim === 1 ? { x: [x], value: y } : { x: [x, y] };
@@ -298,7 +338,7 @@ export class Panel {
     const { field } = this, step = event.shiftKey ? 0.1 : 0.01;
     const moved = (axis: number, by: number) => {
       const low = field.lower[axis], high = field.upper[axis], x = one.x.slice();
-      x[axis] = neat(Math.min(high, Math.max(low, x[axis] + by * (high - low))), axis ? this.y : this.x);
+      x[axis] = neat(x[axis] + by * (high - low), low, high);
       return { x };
     };
     const valued = (by: number) => {
@@ -330,17 +370,9 @@ export class Panel {
     });
     const [mean, std] = [answer.mean[best], answer.std[best]];
     const [low, high] = [mean - Z * std, mean + Z * std].map((v) => number(this.value(v)));
-    const place = field.points[best].map((v) => number(v, 3)).join(", ");
+    const place = field.neat(field.points[best]).map(plain).join(", ");
     this.readout.textContent = `${field.stored.name}(${place}): 95 % in ${low} to ${high}`;
   }
-}
-
-/** Round a coordinate to a thousandth of what its axis shows. */
-function neat(value: number, scale: Scale): number {
-  const [a, b] = scale.domain();
-  const step = 10 ** Math.floor(Math.log10(Math.abs(b - a) / 1000));
-  const digits = Math.max(0, -Math.log10(step));
-  return Number((Math.round(value / step) * step).toFixed(Math.round(digits)));
 }
 
 const tables = new Map<unknown, Uint8ClampedArray>();

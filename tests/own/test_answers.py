@@ -16,7 +16,7 @@ import uqsonet
 from tests.own.conftest import Linear, quiet
 from uqsonet import Emulator, FieldPosterior, Runs, WeightedPoints
 from uqsonet.errors import ConfigError, ObservationError, ObservationWarning
-from uqsonet.show.pictures import _triangles
+from uqsonet.fields.cloud import PointCloud, triangles
 
 LAW = Linear()
 PLACES = LAW.points[[3, 40, 77, 120]]
@@ -269,6 +269,46 @@ def test_pictures_of_any_dimension(answer: FieldPosterior, tmp_path: Path) -> No
     assert (tmp_path / "b.pdf").read_bytes().startswith(b"%PDF")
 
 
+def area_of(points: np.ndarray) -> float:
+    """Return the area that the triangles of points (n, 2) cover."""
+    mesh, inside = triangles(points)
+    corners = points[mesh.simplices[inside]]
+    return float(np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])).sum() / 2)
+
+
+def test_no_colour_stands_where_a_scattered_field_is_not() -> None:
+    rng = np.random.default_rng(2)
+    corner = 2 * rng.random((900, 2))
+    corner = corner[(corner < 1).any(1)]  # an L of area 3 in a square
+    area = area_of(corner)
+    assert 2.6 < area < 3.06
+    assert area_of(corner * [1, 1000]) == pytest.approx(1000 * area)  # whatever the units
+    assert 0.85 < area_of(rng.random((400, 2))) < 1  # gaps by chance are no holes
+    fine = np.geomspace(0.01, 1, 40)  # steps of a mesh that grow by a hundred
+    graded = np.stack(np.meshgrid(fine, np.linspace(0, 1, 40)), -1).reshape(-1, 2)
+    assert area_of(graded) == pytest.approx(0.99, rel=1e-3)
+    cloud = PointCloud.of(corner)
+    places = torch.tensor([[0.5, 0.5], [1.5, 0.5], [1.5, 1.5], [1.15, 1.15]]).double()
+    assert cloud.holds(places).tolist() == [True, True, False, False]
+
+
+def test_readings_are_drawn_in_the_colours_of_the_map_that_they_are_of(linear: Emulator) -> None:
+    pytest.importorskip("matplotlib")
+    figure = linear.condition(a=(PLACES, VALUES), p=([[0.5, 0.4]], [0.3]))["p"].plot()
+    shown = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+    for title, places, values in (
+        ("4 sensors of a, and its mean", PLACES, VALUES), ("mean", [[0.5, 0.4]], [0.3]),
+    ):  # fmt: skip
+        field, *_, readings = shown[title].collections
+        np.testing.assert_array_equal(readings.get_offsets(), places)
+        np.testing.assert_allclose(readings.get_array(), values)
+        assert readings.get_clim() == field.get_clim() and readings.cmap == field.cmap
+    other = shown["one function of the law"].collections[0]
+    assert other.get_clim() == shown["mean"].collections[0].get_clim()
+    bars = [axes.get_ylabel() for axes in figure.axes if not axes.get_title()]
+    assert sorted(bars) == ["a", "p", "p"]  # one of the mean of a, one of p, one of its std
+
+
 def test_a_number_is_drawn_as_histograms_and_a_mesh_without_its_hole() -> None:
     pytest.importorskip("matplotlib")
     rng = np.random.default_rng(0)
@@ -283,10 +323,7 @@ def test_a_number_is_drawn_as_histograms_and_a_mesh_without_its_hole() -> None:
     assert [one.get_text() for one in axes.get_legend().get_texts()] == names
     mean, truth = (line.get_xdata()[0] for line in axes.lines)
     assert (mean, truth) == (answer["peak"].mean()[0], peak[0, 0])
-    mesh = _triangles(ring)
-    corners = ring[mesh.get_masked_triangles()]
-    area = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])).sum() / 2
-    assert area == pytest.approx(8 * np.pi, rel=0.01)
+    assert area_of(ring) == pytest.approx(8 * np.pi, rel=0.01)
     assert answer["a"].plot().axes[1].collections[0].__class__.__name__ == "TriMesh"
 
 

@@ -153,6 +153,23 @@ def test_answers_as_vtu(tmp_path: Path) -> None:
     assert meshio.read(tmp_path / "b.vtu").cells[0].type == "vertex"
 
 
+def test_a_mesh_is_drawn_by_its_own_cells(tmp_path: Path) -> None:
+    meshio, _ = pytest.importorskip("meshio"), pytest.importorskip("matplotlib")
+    points = np.array([[0, 0], [2, 0.1], [1.9, 1], [1.1, 0.9], [1, 2], [0.2, 1.8], [0.1, 1.2]])
+    cells = [("quad", np.array([[0, 1, 2, 3], [6, 3, 4, 5]])), ("triangle", np.array([[0, 3, 6]]))]
+    for number, row in enumerate(smooth(points, 9)):
+        mesh = meshio.Mesh(np.insert(points, 2, 0.0, axis=1), cells, point_data={"k": row})
+        mesh.write(tmp_path / f"run_{number}.vtu")
+    runs = uqsonet.open_runs(tmp_path / "run_*.vtu", "k", "k")
+    drawn = runs.plot().axes[0].collections[0]._triangulation
+    corners = np.stack([drawn.x, drawn.y], -1)[drawn.triangles]
+    area = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1])) / 2
+    quads = [points[[0, 1, 2, 3]], points[[6, 3, 4, 5]], points[[0, 3, 6]]]
+    x, y = zip(*(each.T for each in quads), strict=True)
+    exact = [abs(a @ np.roll(b, -1) - b @ np.roll(a, -1)) / 2 for a, b in zip(x, y, strict=True)]
+    assert len(area) == 5 and area.sum() == pytest.approx(sum(exact))
+
+
 @pytest.mark.parametrize("suffix", ["vtu", "vtk", "msh"])
 def test_meshes_of_simulators_are_runs(suffix: str, tmp_path: Path) -> None:
     meshio = pytest.importorskip("meshio")

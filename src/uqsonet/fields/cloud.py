@@ -16,6 +16,8 @@ from uqsonet.fields.grid import Grid, Interpolating
 from uqsonet.fields.numbers import real_numbers
 
 NEIGHBOURS = {1: 6, 2: 16, 3: 32}  # behind an interpolated value, by number of coordinates
+HOLE, BAY = 5.0, 1.6  # radii of circles around triangles outside, over the points' distance there
+UNLIKE = 10.0  # ratio of two axes of a domain from which they are not drawn to one scale
 BLOCK = 4096  # locations in one batch of the neighbour search
 MAX_SCATTERED = 1_000_000  # most points of a cloud that is read from a file
 
@@ -173,6 +175,15 @@ class PointCloud(Scattered):
         nearest, _ = self._tree.query(self._unit(locations.numpy()))
         return torch.from_numpy(np.atleast_1d(nearest))
 
+    def holds(self, x: Tensor) -> Tensor:
+        """Return whether places lie in triangles of the points (`Interpolating.holds`)."""
+        if self.dim != 2:
+            return super().holds(x)
+        points = self.points().numpy()
+        mesh, inside = triangles(points)
+        found = mesh.find_simplex(x.numpy() / stretch(points))
+        return torch.from_numpy((found >= 0) & inside[found])
+
     def _unit(self, locations: np.ndarray) -> np.ndarray:
         """Map locations to the unit box: what a coordinate is measured in changes no answer."""
         lower, upper = np.asarray(self.lower), np.asarray(self.upper)
@@ -260,8 +271,7 @@ class MaskedGrid(Scattered):
     def require_inside(self, locations: Tensor, what: str = "sensor") -> None:
         """Refuse locations (..., dim) outside the box, or nearest to a point without a value."""
         self.grid.require_inside(locations, what)
-        x = locations.detach().to("cpu", torch.float64).reshape(-1, self.dim)
-        absent = ~torch.from_numpy(self.present)[self.grid.nodes(x)[0]]
+        absent = ~self.holds(locations.detach().to("cpu", torch.float64).reshape(-1, self.dim))
         if bool(absent.any()):
             first = int(absent.nonzero()[0, 0])
             where = locations.reshape(-1, self.dim)[first].tolist()
@@ -269,9 +279,52 @@ class MaskedGrid(Scattered):
                 f"{what} {first} at {where} stands where the field has no values in any run"
             )
 
+    def holds(self, x: Tensor) -> Tensor:
+        """Return whether the nearest points of the grid have a value (`Interpolating.holds`)."""
+        return torch.from_numpy(self.present)[self.grid.nodes(x)[0]]
+
     def neighbours(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return those of the points that have a value, as of a cloud."""
         return self.cloud.neighbours(x)
+
+
+def stretch(points: np.ndarray) -> np.ndarray:
+    """Return what coordinates (n, d) are divided by before distances are measured, shape (d,).
+
+    It is their extents, if these are so unlike that they are hardly lengths, else one.
+    """
+    extents = np.ptp(points, axis=0)
+    return extents if extents.max() > UNLIKE * extents.min() > 0 else np.ones_like(extents)
+
+
+def triangles(points: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return Delaunay triangles of points (n, 2), and which of these (k,) cross no hole or bay.
+
+    The circle around a triangle says how wide a gap it spans (alpha shapes: Edelsbrunner,
+    Kirkpatrick and Seidel, IEEE Trans. Inf. Theory 29, 1983). A radius is compared with the least
+    of the corners' median edges, as a mesh may be fine in one place and coarse in another. What is
+    `HOLE` times as wide is a hole. From there and from the hull triangles go that are `BAY` times
+    as wide and blunt: their circle's centre lies beyond the side that is outside.
+    """
+    from scipy.spatial import Delaunay
+
+    points = points / stretch(points)
+    mesh = Delaunay(points)
+    corners = points[mesh.simplices]
+    to_next, to_last = (np.roll(corners, shift, axis=1) - corners for shift in (-1, 1))
+    blunt = (to_next * to_last).sum(2) < 0  # at the corner across from a side
+    double_area = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1]))
+    radius = np.linalg.norm(to_next, axis=2).prod(1) / np.maximum(2 * double_area, 1e-300)
+    start, ends = mesh.vertex_neighbor_vertices
+    far = np.linalg.norm(points[ends] - np.repeat(points, np.diff(start), axis=0), axis=1)
+    parts = np.split(far, start[1:-1])  # qhull leaves out points that nearly coincide with others
+    typical = np.array([np.median(part) if len(part) else np.inf for part in parts])
+    wide = radius / typical[mesh.simplices].min(1)
+    outside, count = wide > HOLE, -1
+    while count < (count := int(outside.sum())):
+        bare = (mesh.neighbors < 0) | outside[mesh.neighbors]
+        outside |= (bare & blunt).any(1) & (wide > BAY)
+    return mesh, ~outside
 
 
 def _shares(points: np.ndarray) -> np.ndarray:

@@ -41,6 +41,10 @@ class Interpolating(ABC):
         place is one of the domain's own, has weight one.
         """
 
+    def holds(self, x: Tensor) -> Tensor:
+        """Return whether the field has values at places x (j, dim) of the box, shape (j,)."""
+        return torch.ones(len(x), dtype=torch.bool)
+
     def interpolate(self, values: Values, locations: Tensor) -> Tensor:
         """Return functions (size, k) at locations (..., dim) as (..., k), of their own dtype.
 

@@ -16,6 +16,7 @@ import numpy as np
 from uqsonet.errors import DataError
 
 MAX_CELLS = 100_000_000  # maximum number of entries of an array that a header may describe
+CORNERS = {"triangle": 3, "quad": 4}  # of cells of a plane mesh, by meshio's kinds without numbers
 TIME_KEY = "counted in"  # keeps how a file counts times; no file gets this attribute
 TIME_UNITS = {"d": "D", "h": "h", "m": "m", "s": "s"}  # numpy's, by how those of CF begin
 
@@ -82,6 +83,17 @@ class Layout:
             return called or stated.get("standard_name") == "longitude"
 
         return [number for number, axis in enumerate(self.axes) if is_longitude(axis)]
+
+    @property
+    def triangles(self) -> np.ndarray | None:
+        """Triangles (t, 3) of a mesh as numbers of the domain's points; None of other fields."""
+        if self.mesh is None or self.dims[-1] != "node":
+            return None
+        kinds = [(CORNERS.get(kind.rstrip("0123456789"), 0), cells) for kind, cells in self.mesh[1]]
+        found = [cells[:, [0, k, k + 1]] for corners, cells in kinds for k in range(1, corners - 1)]
+        numbers = self.index.reshape(-1)[np.concatenate(found)] if found else np.empty((0, 3))
+        numbers = numbers[(numbers >= 0).all(1)]
+        return numbers if len(numbers) else None
 
     def renumbered(self, numbers: np.ndarray) -> Layout:
         """Return the layout where the domain's points (n,) have other numbers, -1 for none."""

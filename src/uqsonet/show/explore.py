@@ -23,8 +23,9 @@ from torch import Tensor
 
 from uqsonet import __version__
 from uqsonet.errors import ConfigError
-from uqsonet.fields.cloud import PointCloud
+from uqsonet.fields.cloud import Scattered
 from uqsonet.fields.field import Transform, part_columns
+from uqsonet.fields.grid import Grid
 from uqsonet.fields.layout import as_base64
 from uqsonet.fields.stacked import JointDomain, domain_as_dict
 from uqsonet.files import path_of, write_text
@@ -34,6 +35,7 @@ from uqsonet.operator.model import KarhunenLoeveModel
 SMALL = 1 << 20  # arrays of up to this many numbers are written as they are
 TUCKER_ERROR = 1e-6  # of a factored array, at most, over the largest norm of its columns
 ROUNDED_LEVELS = 32767  # on each side of zero, to which columns of large arrays are rounded
+SHOWN = {1: 201, 2: 64}  # points along an axis that a page shows, by dimension (field.ts)
 RESIDUALS = 64  # standardised residuals behind sample functions
 MAX_BYTES = 10_000_000  # of a page; a larger one is too much for a phone or a mail
 
@@ -225,9 +227,12 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         share = one.domain.quadrature() / one.domain.quadrature().sum()
         values, vectors = torch.linalg.eigh(modes.T @ (share[:, None] * modes))
         target = packed(values.clamp_min(0).sqrt()[:, None] * vectors.T)
-    where = domain_as_dict(domain)
-    if isinstance(domain, PointCloud):
-        where = {"cloud": packed(domain.points()), "spacing": domain.typical_distance()}
+    whole, dim, where = one.domain, one.domain.dim, domain_as_dict(domain)
+    inside = whole.holds(Grid(whole.lower, whole.upper, (SHOWN[dim],) * dim).points())
+    if isinstance(domain, Scattered):
+        points = domain.points()
+        lower, upper = points.amin(0), points.amax(0)  # large coordinates have no digits left
+        where = {"cloud": packed(points - lower), "lower": lower.tolist(), "upper": upper.tolist()}
     return {
         "name": one.name,
         "units": one.units,
@@ -235,7 +240,8 @@ def _field(emulator: Any, model: KarhunenLoeveModel, k: int) -> dict[str, Any]:
         "input": is_input,
         "log": one.transform.positive,
         "scale": one.scale,
-        "domain": {**where, "dim": domain.dim, "box": [one.domain.lower, one.domain.upper]},
+        "domain": {**where, "dim": dim, "box": [whole.lower, whole.upper]},
+        "inside": None if inside.all() else packed(inside.double()),
         "mean": packed(mean[rows]),
         "factor": packed(factor[rows], domain.shape),
         "least": left,

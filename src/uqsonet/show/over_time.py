@@ -11,7 +11,17 @@ import numpy as np
 
 from uqsonet.errors import ObservationError, library
 from uqsonet.files import atomic_path, path_of
-from uqsonet.show.pictures import BLUE, GREY, ORANGE, _figure, _map, _saved
+from uqsonet.show.pictures import (
+    BLUE,
+    GREY,
+    ORANGE,
+    _draw_readings,
+    _figure,
+    _map,
+    _saved,
+    bar,
+    dots,
+)
 
 SHOWN_POINTS = 6  # points of a cloud whose lines over time are drawn
 LEVEL = 0.9  # of the band in a film
@@ -32,28 +42,35 @@ def draw_over_time(
     return _saved(figure, path)
 
 
-def _read(answer: Any, t: slice | int) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers of instants (k,), and places (k, d), at which the field itself is read."""
+def _read(answer: Any, t: slice | int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return instants (k,), places (k, d) and values (k,) at which the field itself is read."""
     sets, number = answer.sensors[np.atleast_1d(np.arange(len(answer.path))[t])], answer.number
     there, row = (sets.mask & (sets.field == number)).nonzero(as_tuple=True)
     places = sets.locations if sets.weights is None else sets.locations[:, :, 0]
-    return there.numpy(), places[there, row].numpy()
+    return there.numpy(), places[there, row].numpy(), sets.values[there, row].numpy()
 
 
 def _strips(answer: Any, truth: np.ndarray | None) -> Any:
     """Draw mean, std and truth of a field on a line as maps of place and time."""
     x, times = answer.field.domain.points()[:, 0].numpy(), answer.times
     order, parts = x.argsort(), _parts(answer, truth)
-    figure = _figure(3.6 * len(parts), 3.6)
-    for k, (name, values, colours, (low, high)) in enumerate(parts):
-        axes = figure.add_subplot(1, len(parts), k + 1)
-        drawn = axes.pcolormesh(times, x[order], values.T[order], cmap=colours, vmin=low, vmax=high)
-        figure.colorbar(drawn, ax=axes, label=answer.field.label)
+    figure, drawn = _figure(3.6 * len(parts), 3.6), []
+    panels = figure.subplots(1, len(parts))
+    there, places, read = _read(answer, slice(None))
+    for axes, (name, values, colours, (low, high)) in zip(panels, parts, strict=True):
+        how = {"cmap": colours, "vmin": low, "vmax": high}
+        drawn.append(axes.pcolormesh(times, x[order], values.T[order], **how))
         axes.set(title=name, xlabel="time", ylabel=answer.field.axis_labels[0])
         axes.tick_params(axis="x", labelrotation=30)
-        there, places = _read(answer, slice(None))
-        axes.plot(times[there], places[:, 0], ".", color=ORANGE, markersize=3)
+        dots(axes, times[there], places[:, 0], read, drawn[0], 9)
+    _bars(figure, answer, panels, drawn)
     return figure
+
+
+def _bars(figure: Any, answer: Any, panels: Any, drawn: list[Any]) -> None:
+    """Draw one bar of colours for mean and truth, and that of the standard deviation."""
+    for shown, beside in ((drawn[0], panels[:-1]), (drawn[-1], panels[-1:])):
+        bar(figure, shown, list(beside), answer.field)
 
 
 def _parts(answer: Any, truth: np.ndarray | None) -> list[tuple[str, np.ndarray, str, Any]]:
@@ -156,11 +173,11 @@ def _maps_now(figure: Any, answer: Any, truth: np.ndarray | None) -> Iterator[No
     parts, points = _parts(answer, truth), answer.field.domain.points().numpy()
     for t in range(len(answer.path)):
         figure.clear()
-        for k, (name, values, colours, (low, high)) in enumerate(parts):
-            axes = figure.add_subplot(1, len(parts), k + 1)
-            shown = _map(axes, points, values[t], colours, {"vmin": low, "vmax": high})
-            figure.colorbar(shown, ax=axes, shrink=0.7, label=answer.field.label)
-            axes.plot(*_read(answer, t)[1][:, :2].T, ".", color=ORANGE)
-            labels = answer.field.axis_labels
-            axes.set(title=name, xlabel=labels[0], ylabel=labels[1])
+        panels, drawn = figure.subplots(1, len(parts)), []
+        for axes, (name, values, colours, (low, high)) in zip(panels, parts, strict=True):
+            ends = {"vmin": low, "vmax": high}
+            drawn.append(_map(axes, answer.field, points, values[t], colours, ends))
+            axes.set(title=name)
+            _draw_readings(axes, answer.sensors[np.array([t])], answer.number, drawn[0])
+        _bars(figure, answer, panels, drawn)
         yield

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import math
+import textwrap
 from importlib import resources
 from itertools import cycle
 from string import Template
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uqsonet.errors import ObservationError, library
+from uqsonet.fields.cloud import stretch, triangles
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.files import atomic_path, path_of, require_picture
@@ -36,8 +38,8 @@ STYLES = {
 Values = tuple[np.ndarray, np.ndarray]  # points (n, d) and values (n,)
 MAX_MISSING = 4  # points of a grid over scattered points that are drawn as this grid
 HISTOGRAM_SAMPLES, HISTOGRAM_BINS = 2000, 40  # of a single number
-FAR = 4.0  # edges of triangles, over the distance of neighbours there, that cross a hole
 SHOWN_SAMPLES = 5  # sample functions in a picture of one dimension
+SHOWN_FIELDS = 4  # fields that sensors read, each with a panel of its own
 RUNS = 3  # runs in a picture of runs
 
 
@@ -48,13 +50,13 @@ def draw(
     if not posterior.single:
         raise ObservationError("a picture shows one set of sensors, found a batch")
     figure = _answered(posterior, level, _true(posterior, truth))
-    figure.suptitle(title or f"{posterior.field.name} given {_counted(posterior.sensors)}")
+    count = _counted(int(posterior.sensors.mask.sum()))
+    figure.suptitle(title or f"{posterior.field.name} given {count}")
     return _saved(figure, path)
 
 
-def _counted(sets: Sensors) -> str:
-    """Return in words how many sensors one set has."""
-    count = int(sets.mask.sum())
+def _counted(count: int) -> str:
+    """Return in words how many sensors there are."""
     return f"{count or 'no'} sensor{'' if count == 1 else 's'}"
 
 
@@ -81,7 +83,7 @@ def draw_placement(placement: Any, path: object) -> Any:
         dim = int(np.isfinite(placement.candidates[here][0]).sum())
         x, reduction = placement.candidates[here, :dim], placement.reduction[:, here]
         known, places, chosen = placement.given[there], placement.places[taken], taken.nonzero()[0]
-        axes.set_title(f"expected reduction by a sensor of {name}", fontsize=10)
+        _titled(axes, f"expected reduction by a sensor of {name}")
         if dim == 1:
             order = x[:, 0].argsort()
             for k, line in enumerate(reduction):
@@ -91,13 +93,13 @@ def draw_placement(placement: Any, path: object) -> Any:
             axes.legend(frameon=False, fontsize=8)
             heights = placement.reduction[chosen, placement.chosen[taken]], np.zeros(len(known))
         else:
-            figure.colorbar(_map(axes, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
+            figure.colorbar(_map(axes, None, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
             heights = places[:, 1], known[:, 1]
         axes.plot(known[:, 0], heights[1], "s", color=GREY, mec="white", clip_on=False)
         axes.plot(places[:, 0], heights[0], "o", color=ORANGE, mec="white", ms=11)
         for k, *at in zip(chosen, places[:, 0], heights[0], strict=True):
             axes.annotate(str(k + 1), at, ha="center", va="center", fontsize=8)
-    figure.suptitle(f"where to measure for {placement.target}")
+    figure.suptitle(textwrap.fill(f"where to measure for {placement.target}", 40 * len(names)))
     return _saved(figure, path)
 
 
@@ -110,19 +112,19 @@ def draw_runs(runs: Any, path: object) -> Any:
         field = Field(name, one.domain, units=one.units, layout=one.layout)
         points = one.domain.points().numpy()
         values = np.asarray(one.values[:shown], dtype=np.float64)
-        ends = {"vmin": float(values.min()), "vmax": float(values.max())}
+        ends = {"vmin": float(np.nanmin(values)), "vmax": float(np.nanmax(values))}
         labels = field.label, *field.axis_labels
-        panels[0].set_ylabel(labels[0 if one.domain.dim == 1 else 2])
         for number, (axes, row) in enumerate(zip(panels, values, strict=True)):
-            axes.set_title(f"{name}, run {number}", fontsize=10)
-            axes.set(xlabel=labels[1])
+            _titled(axes, f"{name}, run {number}")
             if one.domain.dim == 1:
                 order = points[:, 0].argsort()
                 axes.plot(points[order, 0], row[order], color=BLUE)
+                axes.set(xlabel=labels[1], ylabel="" if number else textwrap.fill(labels[0], 30))
             else:
-                drawn = _map(axes, points, row, "viridis", ends)
+                drawn = _map(axes, field, points, row, "viridis", ends)
+                axes.set_ylabel("" if number else labels[2])
                 if number == shown - 1:
-                    figure.colorbar(drawn, ax=panels.tolist(), label=labels[0])
+                    bar(figure, drawn, panels.tolist(), field)
     return _saved(figure, path)
 
 
@@ -167,11 +169,13 @@ def _answered(posterior: Any, level: float, truth: Values | None) -> Any:
 
 
 def _draw_number(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
-    """Draw the sensors, and beside them histograms of a single number, with and without them."""
+    """Draw what is read, and beside it histograms of a single number, with and without them."""
     field, sets = posterior.field, posterior.sensors
-    figure.set_size_inches(11, 4.5)
-    left, axes = figure.subplots(1, 2)
-    _draw_sensors(left, figure, posterior)
+    others = _read(posterior, False)
+    figure.set_size_inches(5.5 * (len(others) + 1), 4.5)
+    *panels, axes = figure.subplots(1, len(others) + 1, squeeze=False)[0]
+    for panel, number in zip(panels, others, strict=True):
+        _draw_read(panel, posterior, number)
     before = posterior.given(sets.each(lambda t: t[:, :0]))
     laws = {"without sensors": (before, GREY), "given the sensors": (posterior, BLUE)}
     for name, (law, colour) in laws.items():
@@ -187,14 +191,17 @@ def _draw_number(figure: Any, posterior: Any, level: float, truth: Values | None
 
 
 def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
-    """Draw the sensors, and below them mean, band and some sample functions along one axis."""
+    """Draw what is read, and below it mean, band and some sample functions along one axis."""
     field = posterior.field
     x = field.domain.points()
     x = x[x[:, 0].argsort()]
     line = x[:, 0].numpy()
-    figure.set_size_inches(8, 6)
-    above, axes = figure.subplots(2, 1, height_ratios=(1, 2))
-    _draw_sensors(above, figure, posterior)
+    others = _read(posterior, False)
+    figure.set_size_inches(8, 4 + 2.5 * len(others))
+    heights = [2.5] * len(others) + [4]
+    *above, axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for panel, number in zip(above, others, strict=True):
+        _draw_read(panel, posterior, number)
     lower, upper = (np.asarray(end) for end in posterior.band(level, x))
     name = f"{100 * level:g} % band"
     axes.fill_between(line, lower, upper, color=BLUE, alpha=0.2, lw=0, label=name)
@@ -204,67 +211,76 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
     if truth is not None:
         there, order = truth[0][:, 0], truth[0][:, 0].argsort()
         axes.plot(there[order], truth[1][order], color=ORANGE, lw=1.5, ls="--", label="truth")
-    for number, one in posterior.read.items():
-        if one is field:
-            x, y, points = _sensors(posterior.sensors, number)
-            axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
-            _draw_weighted(axes, points)
-    axes.set(xlabel=field.axis_labels[0], ylabel=field.label)
+    for number in _read(posterior, True):
+        _draw_readings(axes, posterior.sensors, number)
+    axes.set(xlabel=field.axis_labels[0], ylabel=textwrap.fill(field.label, 30))
     axes.margins(x=0)
-    box = field.domain.lower, field.domain.upper
-    if all((one.domain.lower, one.domain.upper) == box for one in posterior.read.values()):
-        above.set_xlim(axes.get_xlim())
     axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
 def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
-    """Draw the sensors and maps of mean, truth or a sample, std and the ends of the band."""
+    """Draw maps of mean, truth or a sample, std and the ends of the band, and what sensors read."""
     field = posterior.field
     points = field.domain.points().numpy()
     lower, upper = (np.asarray(end) for end in posterior.band(level))
-    name = field.label
     if truth is None:
-        other = f"one function of the law of {name}", points, np.asarray(posterior.sample(1))[0]
+        other = "one function of the law", points, np.asarray(posterior.sample(1))[0]
     else:
-        other = f"true {name}", *truth
+        other = "truth", *truth
     shared = [
-        (f"mean of {name}", points, np.asarray(posterior.mean())),
+        ("mean", points, np.asarray(posterior.mean())),
         other,
         (f"lower end of the {100 * level:g} % band", points, lower),
         (f"upper end of the {100 * level:g} % band", points, upper),
     ]
     every = np.concatenate([values for _, _, values in shared])
     ends = {"vmin": float(every.min()), "vmax": float(every.max())}
-    wide, high = (points[:, k].max() - points[:, k].min() for k in (0, 1))
-    figure.set_size_inches(12, min(7.0, max(4.5, 2.0 + 6.5 * high / wide)))
-    panels = figure.subplots(2, 3)
-    for axes in panels.flat:
-        axes.set(xlabel=field.axis_labels[0], ylabel=field.axis_labels[1])
-    _draw_sensors(panels[0, 0], figure, posterior)
-    spread = _map(panels[1, 0], points, np.asarray(posterior.std()), "magma", {"vmin": 0})
-    panels[1, 0].set_title(f"standard deviation of {name}", fontsize=10)
-    figure.colorbar(spread, ax=panels[1, 0], label=name)
-    meshes = []
-    for axes, (title, places, values) in zip(panels[:, 1:].flat, shared, strict=True):
-        meshes.append(_map(axes, places, values, "viridis", ends))
-        axes.set_title(title, fontsize=10)
-    figure.colorbar(meshes[0], ax=panels[:, 1:], label=name)
+    wide, high = np.ptp(points[:, :2] / stretch(points[:, :2]), axis=0)
+    others = _read(posterior, False)
+    left, right = [*map(str, others), "std"], [("mean", "other"), ("lower", "upper")]
+    size = min(7.0, max(3.6, 2.0 + 5.0 * high / wide))
+    figure.set_size_inches(12, size * max(1.0, len(left) / 2))
+    panels = figure.subplot_mosaic(
+        [[left[row // 2], *right[row // len(left)]] for row in range(2 * len(left))]
+    )
+    for number in others:
+        _draw_read(panels[str(number)], posterior, number)
+    spread = np.asarray(posterior.std())
+    drawn = _map(panels["std"], field, points, spread, "magma", {"vmin": 0})
+    _titled(panels["std"], "standard deviation")
+    bar(figure, drawn, panels["std"], field, min(1.0, len(left) / 2))
+    maps = [panels[name] for names in right for name in names]
+    for axes, (title, places, values) in zip(maps, shared, strict=True):
+        drawn = _map(axes, field, places, values, "viridis", ends)
+        _titled(axes, title)
+    bar(figure, drawn, maps, field)
+    for number in _read(posterior, True):
+        for axes in (panels["std"], *maps[:2]):
+            _draw_readings(axes, posterior.sensors, number, drawn)
     if points.shape[1] == 3:
-        panels[1, 0].annotate("in the middle plane of z", (0, -0.25), xycoords="axes fraction")
+        panels["std"].annotate("in the middle plane of z", (0, -0.25), xycoords="axes fraction")
 
 
-def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: Any) -> Any:
+def _map(
+    axes: Any, field: Field | None, points: np.ndarray, values: np.ndarray, colours: str, ends: Any
+) -> Any:
     """Draw values at points (n, 2) or (n, 3): a grid by its cells, a mesh by triangles.
 
-    Of a grid in three dimensions it is the middle plane, of other points there the points.
+    Of a grid in three dimensions it is the middle plane, of other points there the points. Axes of
+    one unit have one scale, unless the map would be a strip.
     """
+    apart = np.ptp(stretch(points[:, :2])) > 0
+    if field is not None:
+        labels = field.axis_labels[:2]
+        apart |= len({label.partition(" [")[2] for label in labels}) > 1
+        axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.set_aspect("auto" if apart else "equal")
     lines, places = zip(*(np.unique(column, return_inverse=True) for column in points.T),
                         strict=True)  # fmt: skip
-    axes.set_aspect("equal")
     shape = [len(line) for line in lines]
     if math.prod(shape) > MAX_MISSING * len(points):
         if points.shape[1] == 2:
-            mesh = _triangles(points)
+            mesh = library("matplotlib.tri").Triangulation(*points.T, _triangles(field, points))
             return axes.tripcolor(mesh, values, cmap=colours, shading="gouraud", **ends)
         size = min(60.0, max(2.0, 12000 / len(points)))
         return axes.scatter(*points[:, :2].T, c=values, s=size, cmap=colours, lw=0, **ends)
@@ -275,65 +291,83 @@ def _map(axes: Any, points: np.ndarray, values: np.ndarray, colours: str, ends: 
     return axes.pcolormesh(*lines[:2], array.T, cmap=colours, shading="nearest", **ends)
 
 
-def _triangles(points: np.ndarray) -> Any:
-    """Return triangles of points (n, 2) without those that cross a hole or a bay."""
-    from scipy.spatial import KDTree
-
-    mesh = library("matplotlib.tri").Triangulation(*points.T)
-    corners = points[mesh.triangles]
-    edges = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(1)
-    apart = KDTree(points).query(points, 2)[0][:, 1][mesh.triangles].max(1)
-    mesh.set_mask(edges > FAR * apart)
-    return mesh
+def _triangles(field: Field | None, points: np.ndarray) -> np.ndarray:
+    """Return triangles (t, 3) of points (n, 2): those of the field's mesh, if they are its own."""
+    layout = None if field is None else field.layout
+    own = None if layout is None else layout.triangles
+    if own is not None and np.array_equal(points, field.domain.points()):  # type: ignore[union-attr]
+        return own
+    mesh, inside = triangles(points)
+    return mesh.simplices[inside]
 
 
-def _sensors(sets: Sensors, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sensors(sets: Sensors, number: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return places and values of a field's sensors at points, and the points of the others."""
     here = sets.mask[0] & (sets.field[0] == number)
+    places, values = sets.locations[0][..., :dim], sets.values[0]
     if sets.weights is None:
-        return sets.locations[0][here].numpy(), sets.values[0][here].numpy(), np.empty((0, 1))
+        return places[here].numpy(), values[here].numpy(), np.empty((0, dim))
     alone = here & sets.at_points[0]
-    others = sets.locations[0][here & ~alone][sets.weights[0][here & ~alone] != 0]
-    return sets.locations[0][alone][:, 0].numpy(), sets.values[0][alone].numpy(), others.numpy()
+    others = places[here & ~alone][sets.weights[0][here & ~alone] != 0]
+    return places[alone][:, 0].numpy(), values[alone].numpy(), others.numpy()
 
 
-def _draw_weighted(axes: Any, points: np.ndarray) -> None:
-    """Draw the points of sensors that read combinations: on the axis, or where they lie."""
-    if len(points) and points.shape[1] == 1:
-        level, how = np.zeros(len(points)), axes.get_xaxis_transform()
-        axes.plot(points[:, 0], level, "|", color=ORANGE, ms=10, transform=how, label="weighted")
-    elif len(points):
-        axes.plot(points[:, 0], points[:, 1], ".", color=ORANGE, ms=6)
+def _read(posterior: Any, own: bool) -> list[int]:
+    """Return the numbers of fields that sensors read: of the one answered, or of some others."""
+    name = posterior.field.name
+    found = [number for number, one in posterior.read.items() if (one.name == name) == own]
+    return found[:SHOWN_FIELDS]
 
 
-def _draw_sensors(axes: Any, figure: Any, posterior: Any) -> None:
-    """Draw where sensors stand and what they read: a panel of a picture."""
-    sets, read = posterior.sensors, posterior.read
-    fields = list(read.values())
-    dim = max(field.domain.dim for field in fields)
-    coloured = len(fields) == 1 and dim > 1
-    for (number, field), marker in zip(read.items(), cycle("osD^v"), strict=False):
-        x, y, points = _sensors(sets, number)
-        _draw_weighted(axes, points)
-        if dim == 1:
-            axes.scatter(x[:, 0], y, color=ORANGE, marker=marker, s=36, label=field.label)
-        elif coloured:
-            how: Any = {"cmap": "cividis", "edgecolors": "black", "s": 70, "zorder": 3}
-            figure.colorbar(axes.scatter(x[:, 0], x[:, 1], c=y, **how), ax=axes)
-        else:
-            axes.scatter(x[:, 0], x[:, 1], marker=marker, s=50, label=field.label)
-    names = ", ".join(field.label for field in fields)
-    whole = [field for field in fields if field.domain.dim == dim]
-    lower = np.min([field.domain.lower for field in whole], 0)
-    upper = np.max([field.domain.upper for field in whole], 0)
-    pad, labels = 0.03 * (upper - lower), whole[0].axis_labels
-    ends = np.stack([lower - pad, upper + pad], 1)
-    axes.set(xlim=ends[0], xlabel=labels[0], ylabel=names if dim == 1 else labels[1])
-    if dim > 1:
-        axes.set(ylim=ends[1], aspect="equal")
-        axes.set_title(f"{_counted(sets)} of {names}", fontsize=10)
-    if len(fields) > 1:
-        axes.legend(frameon=False, fontsize=9)
+def _draw_readings(axes: Any, sets: Sensors, number: int, drawn: Any = None) -> None:
+    """Draw what sensors read of a field: along a line, or in the colours of a map of it."""
+    x, y, points = _sensors(sets, number, 1 if drawn is None else 2)
+    if drawn is None:
+        axes.scatter(x[:, 0], y, color=ORANGE, s=36, zorder=3, label="sensors")
+        if len(points):  # sensors that read combinations stand on the axis
+            axes.plot(points[:, 0], np.zeros(len(points)), "|", color=ORANGE, ms=10,
+                      transform=axes.get_xaxis_transform(), label="weighted")  # fmt: skip
+        return
+    axes.scatter(*points.T, color=ORANGE, s=9)
+    dots(axes, x[:, 0], x[:, 1], y, drawn, 50)
+
+
+def dots(axes: Any, x: Any, y: Any, values: np.ndarray, drawn: Any, size: float) -> None:
+    """Draw readings in the colours of a map, with an edge that is seen on any colour."""
+    shown: Any = {"zorder": 3, "clip_on": False}
+    axes.scatter(x, y, color="black", s=1.6 * size, lw=0, **shown)
+    shown |= {"cmap": drawn.cmap, "norm": drawn.norm, "edgecolors": "white"}
+    axes.scatter(x, y, c=values, s=size, lw=0.15 * size**0.5, **shown)
+
+
+def _draw_read(axes: Any, posterior: Any, number: int) -> None:
+    """Draw the mean of a field that sensors read, and what they read: a panel of a picture."""
+    field, sets = posterior.read[number], posterior.sensors
+    points, mean = field.domain.points().numpy(), np.asarray(posterior[field.name].mean())
+    count = int((sets.mask & (sets.field == number)).sum())
+    alone = len(points) == 1 and count > 0  # a number that is read has no other mean to speak of
+    _titled(axes, f"{_counted(count)} of {field.name}" + ("" if alone else ", and its mean"))
+    if field.domain.dim == 1:
+        order = points[:, 0].argsort()
+        if not alone:
+            axes.plot(points[order, 0], mean[order], "." if len(order) == 1 else "-", color=BLUE)
+        axes.set(xlabel=field.axis_labels[0], ylabel=textwrap.fill(field.label, 30))
+        axes.margins(x=0)
+        _draw_readings(axes, sets, number)
+    else:
+        drawn = _map(axes, field, points, mean, "viridis", {})
+        bar(axes.figure, drawn, axes, field)
+        _draw_readings(axes, sets, number, drawn)
+
+
+def _titled(axes: Any, text: str) -> None:
+    axes.set_title(textwrap.fill(text, 44), fontsize=10)
+
+
+def bar(figure: Any, drawn: Any, panels: Any, field: Field, shrink: float = 1.0) -> None:
+    """Draw the bar of a field's colours beside the maps that have them."""
+    label = textwrap.fill(field.label, 24)
+    figure.colorbar(drawn, ax=panels, label=label, aspect=30, shrink=shrink)
 
 
 def report_page(report: Any) -> str:
@@ -422,6 +456,7 @@ def _errors(report: Any) -> Any:
         right.plot(counts, [s.crps for s in scores], style, color=colour, label=method)
     for axes, name in ((left, "error of the mean, %"), (right, "CRPS")):
         axes.set(xlabel="sensors", ylabel=name, ylim=(0, None))
+        axes.set_xticks(sorted({score.sensors for score in report.scores}))
     left.legend(frameon=False)
     return figure
 
