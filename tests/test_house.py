@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_801, "all": 24_386}
+MAX_LINES = {"core": 22_856, "all": 24_441}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,8 +29,8 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 557),
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_875),
-    "tests": (".py", 21_380),
-    "docs": (".md", 4_036),
+    "tests": (".py", 21_404),
+    "docs": (".md", 4_041),
 }
 """Suffix and lines of what stands beside the library."""
 

@@ -90,3 +90,11 @@ def test_the_records_of_the_software_agree():
     assert urls["Repository"] == citation["repository-code"]
     assert urls["Documentation"] == citation["url"]
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_actions_are_pinned_by_digest():
+    """A tag of somebody else's repository may move; what runs with our rights may not."""
+    used = re.findall(
+        r"uses: (\S+)", "".join(path.read_text() for path in (ROOT / ".github").rglob("*.yml"))
+    )
+    assert used and [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []

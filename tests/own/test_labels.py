@@ -432,3 +432,19 @@ def test_sensors_points_and_candidates_come_with_labels(answered: tuple[Any, Any
     np.testing.assert_array_equal(
         model.place(1, points).places, model.place(1, points.to_dataframe()).places
     )
+
+
+def test_a_dataset_hands_its_runs_over_as_its_file_would(tmp_path: Path) -> None:
+    import uqsonet.xarray  # registers the accessor
+
+    rng = np.random.default_rng(3)
+    fields = {name: (("run", "x"), rng.normal(size=(12, 9)), {"units": "m"}) for name in "ku"}
+    data = xr.Dataset(fields, {"x": np.linspace(2.0, 5.0, 9)})
+    data.to_netcdf(tmp_path / "runs.nc", engine="h5netcdf")
+    handed, stored = data.uqsonet.runs("k", "u"), uqsonet.open_runs(tmp_path / "runs.nc", "k", "u")
+    for one, other in ((handed.inputs, stored.inputs), (handed.outputs, stored.outputs)):
+        for name, field in one.items():
+            assert (field.domain, field.units) == (other[name].domain, other[name].units)
+            np.testing.assert_array_equal(field.values, other[name].values)
+    with pytest.raises(DataError, match="no array 'kk' in the dataset; there are k, u"):
+        data.uqsonet.runs("kk", "u")
