@@ -67,7 +67,7 @@ class Bench:
         """Yield all there is to do, what matters most first."""
         if self.gpu:
             yield "tests of mark gpu", self.tests
-            yield "rows of docs/performance.md", lambda: iter(gpu_rows(self.quick))
+            yield "steps of the paper's networks", lambda: iter(gpu_rows(self.quick))
         for problem in ("diffusion1d", "poisson2d"):
             yield f"{problem}, recipe paper, other ways", partial(self.other_ways, problem)
         for problem in ("poisson2d", "elliptic_sde2d", "navier_stokes"):
