@@ -385,8 +385,8 @@ def test_what_cannot_be_explored_is_said():
     k = np.sign(rng.standard_normal((60, 1))) * (1 + x) + 0.1 * rng.standard_normal((60, 12))
     runs = uqsonet.Runs({"k": (k, x[:, None])}, {"u": (np.cumsum(k, 1), x[:, None])})
     other = uqsonet.fit(runs, sensors=[3], law="mixture", bar=False)
-    assert other.bases is not None and other.unexplained is not None
-    cokriging = Cokriging.on(other.bases, other.unexplained)
+    assert other.bases is not None and other.linear is not None
+    cokriging = Cokriging.on(other.bases, other.linear)
     grid = Grid((0.0, 0.0), (1.0, 1.0), (8, 8))
     fields = OperatorFields("maps", Field("k", grid), Field("u", grid))
     network = KarhunenLoeveFieldNetwork(input_modes=4, output_modes=4, branch=[4])

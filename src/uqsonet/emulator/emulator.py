@@ -67,9 +67,9 @@ class Emulator:
         What answers sensors of inputs alone, and of outputs, too, where that is not the operator.
     card : dict
         What it was made from, how, how good it is, and its limits.
-    unexplained : Tensor, shape (p, p), or None
-        Root of the covariance that the best linear predictor leaves of the outputs: cokriging, to
-        compare with (`uqsonet.operator.baselines.Cokriging.on`).
+    linear : Tensor, shape (p, r + p), or None
+        The best linear operator and a root of what it leaves of the outputs: cokriging, to compare
+        with (`uqsonet.operator.baselines.Cokriging.on`).
     """
 
     operator: Conditioned
@@ -82,7 +82,7 @@ class Emulator:
     given_inputs: Conditioned | None = None
     given_outputs: Conditioned | None = None
     card: dict[str, Any] = field(default_factory=dict)
-    unexplained: Tensor | None = None
+    linear: Tensor | None = None
 
     @classmethod
     def around(cls, operator: Conditioned, card: Mapping[str, Any] | None = None) -> Emulator:
@@ -164,7 +164,7 @@ class Emulator:
     @cached_property
     def _answering(self) -> Emulator:
         """What answers hold of this emulator: all that works out laws and bands."""
-        return replace(self, card={}, unexplained=None)
+        return replace(self, card={}, linear=None)
 
     @cached_property
     def factors(self) -> ConformalFactors | None:
@@ -318,7 +318,7 @@ class Emulator:
 
     def with_operator(self, operator: Conditioned) -> Emulator:
         """Return the same fields answered by another operator, a baseline for example."""
-        nothing = dict.fromkeys(("remainder", "unexplained", "given_inputs", "given_outputs"))
+        nothing = dict.fromkeys(("remainder", "linear", "given_inputs", "given_outputs"))
         return replace(self, operator=operator, **nothing)
 
     def save(self, path: Path | str) -> None:

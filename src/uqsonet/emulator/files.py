@@ -55,8 +55,8 @@ def content(emulator: Emulator) -> tuple[dict[str, Tensor], Meta]:
         if (one := getattr(emulator, side)) is not None:
             extra[side] = one.method
             tensors |= {f"emulator/pairs/{name}": tensor for name, tensor in one.pairs.items()}
-    if emulator.unexplained is not None:
-        tensors["emulator/cokriging"] = emulator.unexplained
+    if emulator.linear is not None:
+        tensors["emulator/cokriging"] = emulator.linear
     extra["calibration"] = []
     for k, runs in enumerate(emulator.calibration):
         start = f"emulator/calibration/{k}/"
@@ -115,7 +115,7 @@ def read_fitted(
         "noise_std": noise_std,
         "remainder": tuple(tensors[name] for name in REMAINDER if name in tensors) or None,
         "calibration": CalibrationRuns(tuple(calibration)),
-        "unexplained": tensors.get("emulator/cokriging"),
+        "linear": _linear(operator, tensors),
         **answerers,
     }
 
@@ -133,8 +133,16 @@ def _answerers(operator: Any, extra: Any, tensors: Mapping[str, Tensor]) -> dict
 
     start = "emulator/pairs/"
     pairs = {key.removeprefix(start): one for key, one in tensors.items() if key.startswith(start)}
-    root = tensors["emulator/cokriging"]
-    return {side: plain(name, operator, root, pairs) for side, name in names.items()}
+    linear = _linear(operator, tensors)
+    return {side: plain(name, operator, linear, pairs) for side, name in names.items()}
+
+
+def _linear(operator: Any, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the linear operator and what it leaves; earlier files have the latter alone."""
+    found = tensors.get("emulator/cokriging")
+    if found is None or found.shape[1] > found.shape[0]:
+        return found
+    return torch.cat([operator.bases.linear_weight.double(), found.double()], 1)
 
 
 def _require_runs(operator: Any, inputs: Tensor, outputs: Tensor, columns: Tensor) -> None:

@@ -34,8 +34,9 @@ from uqsonet.fitting.plan import Places, SensorPlan
 from uqsonet.gauss.blocks import projected
 from uqsonet.laws import NAMES, law_class
 from uqsonet.operator.baselines import PLAIN, plain
-from uqsonet.operator.closed_form import targets, unexplained_root, widen_band
+from uqsonet.operator.closed_form import targets, widen_band, with_left_over
 from uqsonet.operator.config import LOCAL
+from uqsonet.operator.kernel_branch import best_linear
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 
@@ -152,9 +153,10 @@ def plain_answers(parts: Parts) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [] for name in PLAIN}
     for data, model in parts:
         training = data.part("training")
-        root, pairs = unexplained_root(model.bases, training), targets(model.bases, training)
+        pairs = targets(model.bases, training)
+        linear = with_left_over(best_linear(model.bases, training), pairs)
         for name, every in found.items():
-            every.append(plain(name, model, root, pairs))
+            every.append(plain(name, model, linear, pairs))
     return found
 
 

@@ -44,9 +44,9 @@ from uqsonet.fitting.comparison import first_not_worse, preferable
 from uqsonet.fitting.validate import Judged, score
 from uqsonet.gauss.seeds import RNG, root_of
 from uqsonet.operator.baselines import plain
-from uqsonet.operator.closed_form import scale_modes, targets, unexplained_root, widen_band
+from uqsonet.operator.closed_form import scale_modes, targets, widen_band, with_left_over
 from uqsonet.operator.config import KarhunenLoeveNetwork
-from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, use_kernel
+from uqsonet.operator.kernel_branch import LENGTHS, LINEAR, best_linear, use_kernel
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.functions import Functions
 from uqsonet.runs.runs import Runs, memory_text
@@ -335,14 +335,15 @@ def _answering(
     remainder: tuple[Tensor, Tensor],
 ) -> tuple[Emulator, Emulator]:  # fmt: skip
     """Return a model with what was chosen to answer in its place, and regression on its pairs."""
-    root, pairs = unexplained_root(model.bases, fitted), targets(model.bases, fitted)
+    pairs = targets(model.bases, fitted)
+    linear = with_left_over(best_linear(model.bases, fitted), pairs)
     given: dict[str, Any] = {
-        f"given_{side}": plain(name, model, root, pairs)
+        f"given_{side}": plain(name, model, linear, pairs)
         for side, name in choice.taken.items()
         if name != "uqsonet"
     }
     found = Emulator(
         model, data.inputs, data.outputs, noise_std=data.noise_std, remainder=remainder,
-        unexplained=root, **given,
+        linear=linear, **given,
     )  # fmt: skip
-    return found, found.with_operator(plain("regression", model, root, pairs))
+    return found, found.with_operator(plain("regression", model, linear, pairs))

@@ -318,8 +318,8 @@ class Judged(NamedTuple):
     def methods(self) -> dict[str, Model]:
         """Return the model, cokriging in its bases, the others, and the model without sensors."""
         one, found = self.emulator, {"uqsonet": self.emulator}
-        if one.unexplained is not None:
-            found["cokriging"] = one.with_operator(Cokriging.on(one.bases, one.unexplained))
+        if one.linear is not None:
+            found["cokriging"] = one.with_operator(Cokriging.on(one.bases, one.linear))
         return found | dict(self.others) | ({"sensor_free": one} if one.encoded else {})
 
 

@@ -20,7 +20,7 @@ from uqsonet.gauss.given import ClosedForm
 from uqsonet.gauss.posterior import Joint, Posterior
 from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.base import SAMPLES, Conditioned
-from uqsonet.operator.closed_form import fit_bases, sized_bases, unexplained_root
+from uqsonet.operator.closed_form import fit_bases, sized_bases, targets, with_left_over
 from uqsonet.operator.regression import Regression
 from uqsonet.runs.functions import Functions
 from uqsonet.sensors.sensors import Sensors
@@ -39,22 +39,22 @@ class Cokriging(Conditioned):
     def __init__(self, functions: Functions, noise_std: float) -> None:
         bases = sized_bases(functions)
         fit_bases(bases, functions)
-        self._set(bases, unexplained_root(bases, functions), noise_std)
+        both = with_left_over(bases.linear_weight, targets(bases, functions))
+        self._set(bases, both, noise_std)
 
     @classmethod
-    def on(cls, bases: KarhunenLoeveBases, remainder: Tensor, method: str = "cokriging") -> Self:
-        """Return cokriging on bases that are fitted already, with `unexplained_root` of them."""
+    def on(cls, bases: KarhunenLoeveBases, both: Tensor, method: str = "cokriging") -> Self:
+        """Return cokriging on bases that are fitted already: `with_left_over` of an operator."""
         cokriging = cls.__new__(cls)
-        cokriging._set(bases, remainder, 0.0)
+        cokriging._set(bases, both, 0.0)
         cokriging.method = method
         return cokriging
 
-    def _set(self, bases: KarhunenLoeveBases, remainder: Tensor, noise_std: float) -> None:
-        """Set the bases and the root of what their linear operator leaves unexplained."""
+    def _set(self, bases: KarhunenLoeveBases, both: Tensor, noise_std: float) -> None:
+        """Set the bases, the linear operator, and the root of what it leaves unexplained."""
         self.fields, self.bases, self._noise_std = bases.fields, bases, noise_std
-        self.remainder = remainder.double()
         # Coefficients of u by (a, z): of the input, and of what is unexplained.
-        self._both = torch.cat([bases.linear_weight.double(), self.remainder], 1)
+        self._both = both.double()
 
     def condition_on(
         self, seen: Sensors, read: Sensors | None = None, noise: object = None, size: int = SAMPLES
@@ -74,7 +74,7 @@ class Cokriging(Conditioned):
         if self.method == "mean":
             seen, read = replace(seen, mask=torch.zeros_like(seen.mask)), None
         rows, residual = bases.at_sensors(seen)
-        rows = torch.nn.functional.pad(rows, [0, len(self.remainder)])
+        rows = torch.nn.functional.pad(rows, [0, len(self._both)])
         noise = sensor_noise(seen.noise(self._noise_std), bases.input_remainder, norm=seen.norm(2))
         mask = seen.mask
         if read is not None:
@@ -96,7 +96,7 @@ PLAIN = "regression", "cokriging", "mean"
 """Names of what may answer in place of a model."""
 
 
-def plain(name: str, model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor]) -> Conditioned:
+def plain(name: str, model: Any, linear: Tensor, pairs: Mapping[str, Tensor]) -> Conditioned:
     """Return what answers in place of a model, in its bases.
 
     Parameters
@@ -104,8 +104,8 @@ def plain(name: str, model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor
     name : str
         One of `PLAIN`; another one is a `DataError`.
     model : KarhunenLoeveModel
-    unexplained : Tensor, shape (p, p)
-        Root of the covariance that its best linear operator leaves (`unexplained_root`).
+    linear : Tensor, shape (p, r + p)
+        The best linear operator, and the root of what it leaves (`with_left_over`).
     pairs : mapping of str to Tensor
         Coefficients ``a`` and ``c`` of training pairs; regression needs them.
     """
@@ -113,4 +113,4 @@ def plain(name: str, model: Any, unexplained: Tensor, pairs: Mapping[str, Tensor
         raise DataError(f"no answer by {name!r}; there are {', '.join(PLAIN)}")
     if name == "regression":
         return Regression(model.bases, pairs["a"], pairs["c"], model.output_error())
-    return Cokriging.on(model.bases, unexplained, name)
+    return Cokriging.on(model.bases, linear, name)

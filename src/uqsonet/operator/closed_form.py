@@ -268,11 +268,12 @@ def unexplained(
     return c.double() - a.double() @ weight.double().T
 
 
-def unexplained_root(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
-    """Return a root (p, p) of the covariance that the linear operator leaves of training pairs."""
-    pairs = targets(bases, functions)
-    left = unexplained(pairs["a"], pairs["c"], bases.linear_weight)
-    return covariance_root(residual_covariance(left))
+def with_left_over(
+    weight: Float[Tensor, "p r"], pairs: Mapping[str, Tensor]
+) -> Float[Tensor, "p rp"]:
+    """Return a linear operator, and beside it a root (p, p) of the covariance that it leaves."""
+    left = unexplained(pairs["a"], pairs["c"], weight)
+    return torch.cat([weight.double(), covariance_root(residual_covariance(left))], 1)
 
 
 def residual_covariance(residuals: Float[Tensor, "N p"]) -> Float[Tensor, "p p"]:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from uqsonet.laws.bases import KarhunenLoeveBases
 from uqsonet.operator.closed_form import targets
 from uqsonet.runs.functions import Functions
 
@@ -182,6 +183,20 @@ def kernel_of(x: Tensor, length: float, slope: float) -> Tensor:
 def spaced(size: int, most: int) -> Tensor:
     """Return at most so many of `size` numbers, evenly spaced."""
     return torch.arange(min(size, most)) * size // min(size, most)
+
+
+@torch.no_grad()
+def best_linear(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
+    """Return the linear operator (p, r) with the least leave-one-out error of these pairs.
+
+    That of a model with a kernel is only what the kernel leaves to it.
+    """
+    pairs, size = targets(bases, functions), bases.input_factor.double().norm(dim=0)
+    a, c = pairs["a"].double(), pairs["c"].double()
+    _, slope, ridge, power = least_left_out(a, size, c, LINEAR, POWERS[:1])
+    scale = weighed(size, power)
+    weight, _ = solved(a * scale, a, a[:0], c, slope, ridge)
+    return (scale[:, None] * weight).T
 
 
 @torch.no_grad()
