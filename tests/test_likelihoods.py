@@ -183,8 +183,9 @@ def test_a_solver_corrects_the_answer_that_there_is() -> None:
     exact, wrong = linear_model(), copy.deepcopy(linear_model())
     with torch.no_grad():
         wrong.bases.linear_weight.mul_(0.2)
-    p = len(exact.bases.linear_weight)
-    cokriging = Cokriging.on(exact.bases, torch.zeros(p, p))
+    weight = exact.bases.linear_weight
+    both = torch.cat([weight.double(), torch.zeros(len(weight), len(weight)).double()], 1)
+    cokriging = Cokriging.on(exact.bases, both)
     emulator = Emulator(wrong, [FIELDS.input], [FIELDS.output], given_outputs=cokriging)
     solver, x = integral().numpy().T, SMALL.points().numpy()
     u = emulator.condition()["k"].sample(1, rng=5)[0] @ solver

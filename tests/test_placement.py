@@ -215,7 +215,7 @@ def test_other_laws_and_methods_place_by_samples(answers_by: str) -> None:
     variance = y.square().mean(0) + 0.1**2
     expected = ((y.T @ u / len(y)).square() @ (share / share.sum())) / variance
     off = (torch.from_numpy(found.reduction[0]) - expected).abs().max()
-    assert off < 0.06 * expected.max()
+    assert off < 0.085 * expected.max()
 
 
 def test_a_field_under_log_is_read_as_its_logarithm(linear) -> None:

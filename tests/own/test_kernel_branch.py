@@ -1,8 +1,10 @@
 """The operator in closed form: errors of pairs left out, centres, singular kernels."""
 
+import numpy as np
 import pytest
 import torch
 
+import uqsonet
 from uqsonet.operator import kernel_branch
 from uqsonet.operator.kernel_branch import (
     CONSTANT,
@@ -88,3 +90,15 @@ def test_slopes_are_those_of_the_answers(branch: str) -> None:
         torch.testing.assert_close(
             found[:, :, k], (ahead - behind).detach() / (2 * step), rtol=1e-5, atol=1e-7
         )
+
+
+def test_cokriging_beside_a_kernel_has_the_best_linear_operator():
+    """A kernel and its linear part are fitted together: the latter alone predicts nothing."""
+    rng = np.random.default_rng(5)
+    x = np.linspace(0, 1, 21)
+    a = rng.standard_normal((150, 3)) @ np.sin(np.pi * np.outer([1, 2, 3], x))
+    runs = uqsonet.Runs({"a": a}, {"u": np.cumsum(a, 1) + 0.3 * a**2})
+    model = uqsonet.fit(runs[:120], sensors=[5], law="gaussian", bar=False)
+    assert model.operator.network is not None
+    crps = {one.method: one.crps for one in model.validate(runs[120:]).scores}
+    assert crps["uqsonet"] < crps["cokriging"] < 0.2 * crps["sensor_free"]

@@ -25,7 +25,7 @@ from uqsonet.dynamics.filters import (
     _changed,
 )
 from uqsonet.dynamics.steps import Step
-from uqsonet.errors import DataError, ObservationError
+from uqsonet.errors import DataError, ObservationError, ObservationWarning
 from uqsonet.show.over_time import _frames
 
 X = np.linspace(0, 1, 24)
@@ -220,6 +220,20 @@ def test_readings_narrow_the_field_and_what_drives_it(
     lower, upper = smooth["u"].band(0.8, kind="conformal")
     assert 0.5 < np.mean((lower <= truth) & (truth <= upper)) <= 1
     assert smooth["u"].to_xarray().sizes["time"] == 12
+
+
+def test_few_trajectories_have_a_plain_band_and_say_so(
+    model: uqsonet.Dynamics, readings: Any
+) -> None:
+    answer = model.condition(u=(AT, readings[0]))["u"]
+    runs = model.factors.runs(answer.law)  # 15 % of 90
+    level = (runs + 0.5) / (runs + 1.5)
+    with pytest.warns(ObservationWarning, match=f"a plain band: .* model has {runs}"):
+        band = answer.band(level)
+    for end, plain in zip(band, answer.band(level, kind="plain"), strict=True):
+        np.testing.assert_array_equal(end, plain)
+    with pytest.raises(ObservationError, match=f"needs {runs + 1} calibration runs"):
+        answer.band(level, kind="conformal")
 
 
 def test_scores_by_lead(model: uqsonet.Dynamics, tmp_path: Path) -> None:

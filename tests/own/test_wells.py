@@ -40,6 +40,14 @@ def model() -> uqsonet.Emulator:
     return uqsonet.fit(runs(240, 0), sensors={"head": WELLS}, noise_std=0.01, bar=False)
 
 
+def test_sensors_without_a_name_read_what_the_model_was_fitted_for(model):
+    places, values = WELLS, np.linspace(-0.1, 0.1, len(WELLS))
+    unnamed, named = model.condition(places, values), model.condition(head=(places, values))
+    np.testing.assert_array_equal(unnamed["head"].mean(), named["head"].mean())
+    assert "0.01 of head (standard deviation" in str(model)
+    assert set(model.place(1, target="head").fields) == {"head"}
+
+
 def test_a_model_knows_which_fields_will_be_read(model: uqsonet.Emulator, tmp_path: Path) -> None:
     assert list(model.card["recipe"]["sensors"]) == ["head"]
     np.testing.assert_allclose(model.card["recipe"]["sensors"]["head"], WELLS[:, None])

@@ -151,7 +151,7 @@ CASES: list[tuple[str, Callable[[World], object], str]] = [
     ("mask of a table", lambda w: w.csv("x,value\n0,1\n", mask=[True]), "mask goes with arrays"),
     ("gradients", lambda w: w.at([0.2], torch.ones(1, requires_grad=True)), r"values.detach\(\)"),
     ("unknown input", lambda w: w.two.condition(forse=ONE), "'forse' is unknown.*mean 'force'"),
-    ("unnamed input", lambda w: w.two.condition(*ONE), "several input fields: name the one"),
+    ("unnamed input", lambda w: w.two.condition(*ONE), "several fields: name the one"),
     ("name and table", lambda w: w.model.condition(*ONE, k=ONE), "by field name or as one table"),
     ("different sets", lambda w: w.two.condition(k=ONE, force=([[[0.2]]] * 2, [[1.0]] * 2)),
      "same number of sets, found 1, 2"),

@@ -124,7 +124,7 @@ class Dynamics:
         if sensors is not None and values is None and is_table(sensors):
             sensors, times = self._by_time(sensors, times)
         read = read_sensors(self.fields, sensors, values, mask, noise_std, named or None,
-                            self.over_time)  # fmt: skip
+                            range(self.over_time))  # fmt: skip
         if mask is None:  # readings that are missing
             there = read.values.isfinite()
             read = replace(read, mask=read.mask & there, values=read.values.nan_to_num())
@@ -239,4 +239,4 @@ class Dynamics:
 
     def __repr__(self) -> str:
         names = ", ".join(one.name for one in self.fields)
-        return f"Dynamics({names}, a step of {self.clock.step}, {self.card.get('step', '')})"
+        return f"Dynamics({names}, a step of {self.clock.length}, {self.card.get('step', '')})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from uqsonet.dynamics.filters import Path
 from uqsonet.emulator.answer import FieldPosterior
+from uqsonet.emulator.calibration import runs_needed
 from uqsonet.emulator.field_law import FieldLaw
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, ObservationWarning
 from uqsonet.gauss.gaussian import condition
 from uqsonet.gauss.posterior import Joint
 from uqsonet.gauss.seeds import RNG, root_of
@@ -98,6 +100,25 @@ class OverTime(FieldPosterior):
     def number(self) -> int:
         """Number of the field among those that sensors read."""
         return self.law.number % len(self.dynamics.fields)
+
+    def band(
+        self, level: float = 0.9, points: object = None, kind: Any = None, whole: bool = False,
+        rng: RNG = 0,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Return the lower and upper end of a band (`FieldPosterior.band`).
+
+        By default it is plain where too few trajectories calibrate the level, with a warning.
+        """
+        runs = self.dynamics.factors.runs(self.law)
+        if kind is None and not whole and 0 < runs < runs_needed(level):
+            warnings.warn(
+                f"a plain band: a conformal one of level {level:g} needs {runs_needed(level)} "
+                f"calibration runs, this model has {runs} (fit_dynamics keeps 15 % of them)",
+                ObservationWarning,
+                stacklevel=2,
+            )
+            kind = "plain"
+        return super().band(level, points, kind, whole, rng)
 
     @property
     def _calibrated(self) -> bool:

@@ -51,10 +51,19 @@ class Clock:
         if not np.isfinite(steps).all() or (np.abs(steps - whole) > OFF_STEP).any():
             bad = array[~(np.abs(steps - whole) <= OFF_STEP)][0]
             raise DataError(
-                f"{what}: {bad} lies between two steps; they are {self.step} long, from "
+                f"{what}: {bad} lies between two steps; they are {self.length} long, from "
                 f"{self.start} on"
             )
         return whole.astype(np.int64)
+
+    @property
+    def length(self) -> str:
+        """Length of a step in words."""
+        if np.asarray(self.step).dtype.kind != "m":
+            return f"{self.step:g}"
+        import pandas as pd
+
+        return str(pd.Timedelta(self.step)).removeprefix("0 days ")
 
     def times(self, numbers: np.ndarray) -> np.ndarray:
         """Return the times of instants."""

@@ -111,7 +111,7 @@ class ConformalFactors:
         kept, key = self._kept, self.key(law, sets)
         if (key, level, whole) in kept:
             return kept[key, level, whole]
-        levels = sorted(q for q in {level, *USUAL_LEVELS} if self.runs(law) >= _runs_needed(q))
+        levels = sorted(q for q in {level, *USUAL_LEVELS} if self.runs(law) >= runs_needed(q))
         found = self.ratios(law, sets, levels)
         fewest = min(len(one[0]) for one in found)
         require_runs(fewest, level)
@@ -119,7 +119,7 @@ class ConformalFactors:
             kept.pop(next(iter(kept)))
         of_points = seldom_factor if self.gaps else pointwise_factor
         for k, q in enumerate(levels):
-            if fewest >= _runs_needed(q):
+            if fewest >= runs_needed(q):
                 kept[key, q, False] = [of_points(one[k], q) for one in found]
                 kept[key, q, True] = [function_factor(one[k], q) for one in found]
         return kept[key, level, whole]
@@ -323,7 +323,7 @@ def seldom_factor(found: Tensor, level: float) -> float:
     some = some[~some.isnan().all(1)]
     if not bool(seldom.any()):
         return every
-    enough = len(some) >= _runs_needed(level)
+    enough = len(some) >= runs_needed(level)
     return max(every, 1.0, pointwise_factor(some, level) if enough else 1.0)
 
 
@@ -334,13 +334,14 @@ def function_factor(found: Tensor, level: float) -> float:
     return float(largest[math.ceil((n + 1) * level - 1e-9) - 1])
 
 
-def _runs_needed(level: float) -> int:
-    return math.ceil(level / (1 - level) - 1e-9)
+def runs_needed(level: float) -> int:
+    """Return how many runs calibrate a conformal band of a level; none for what is no level."""
+    return 0 if not 0 < level < 1 else math.ceil(level / (1 - level) - 1e-9)
 
 
 def require_runs(runs: int, level: float) -> None:
     """Refuse (`ObservationError`) a level that needs more calibration runs."""
-    needed = _runs_needed(level)
+    needed = runs_needed(level)
     if runs < needed:
         raise ObservationError(
             f"a conformal band of level {level:g} needs {needed} calibration runs, this model has "

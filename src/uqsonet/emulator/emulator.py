@@ -96,8 +96,8 @@ class Emulator:
     ) -> FieldPosterior:  # fmt: skip
         """Return the law of all fields given sensors of any of them.
 
-        Without sensors it is the law before any measurement. Sensors without a name are of the
-        input field.
+        Without sensors it is the law before any measurement. Sensors without a name read the field
+        that the model was fitted for (`fit(sensors=...)`), by default the input.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Emulator:
             few samples stand behind it (`FieldPosterior.effective_size`).
         """
         sets = read_sensors(
-            self.named_fields, sensors, values, mask, noise_std, named or None, len(self.inputs)
+            self.named_fields, sensors, values, mask, noise_std, named or None, self.unnamed
         )
         if likelihood is not None:
             from uqsonet.emulator.likelihood import likelihoods_of
@@ -285,6 +285,15 @@ class Emulator:
     def bases(self) -> KarhunenLoeveBases | None:
         """Bases of both sides, where the operator has them."""
         return getattr(self.operator, "bases", None)
+
+    @property
+    def unnamed(self) -> list[int]:
+        """Numbers of the fields that sensors without a name may read."""
+        recipe = self.card.get("recipe")
+        stated = recipe.get("sensors") if isinstance(recipe, Mapping) else None
+        named = stated if isinstance(stated, Mapping) else ()
+        found = [k for k, one in enumerate(self.named_fields) if one.name in named]
+        return found or list(range(len(self.inputs)))
 
     def default_noise(self, number: int) -> float:
         """Return the noise of sensors of a field that state none."""

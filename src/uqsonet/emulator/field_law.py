@@ -104,9 +104,11 @@ class FieldLaw:
         """Yield what is unusual about an answer to sensors of outputs, in words with numbers."""
         tail, row = joint.tail.min(0)
         if float(tail) < IMPROBABLE / len(self.sets):
+            read = self.sets.field[self.sets.mask] < len(self.emulator.inputs)
+            given = "given those of inputs" if bool(read.any()) else "under the model's law"
             yield (
                 f"the sensors of outputs{self.sets.named(part.start + int(row))} are improbable "
-                f"given those of inputs: values as far from their mean have probability "
+                f"{given}: values as far from their mean have probability "
                 f"{float(tail):.1g}. The operator may be wrong here, and so may the band"
             )
         law = self.emulator.operator.law
@@ -283,7 +285,7 @@ class FieldLaw:
         """Yield values (k, size) of functions at some points, less an offset (k,), set by set.
 
         The points are x[slice], the field is the transformed one. Without a seed functions are
-        spread as evenly as the law can.
+        spread as evenly as the law can, and may be more.
         """
         left, step = self.emulator.remainder_at(self.number, x), max(1, VALUES // size)
         for part, law, offset, basis in self._laws(x):
@@ -293,7 +295,7 @@ class FieldLaw:
                     yield row, slice(0, len(x)), drawn.T.contiguous(), torch.zeros(len(x)).double()
                 continue
             c = (law.even(size) if seed is None else law.sample(size, own)).float()
-            z = None if left is None else torch.randn(left.shape[1], size, generator=own)
+            z = None if left is None else torch.randn(left.shape[1], c.shape[1], generator=own)
             for first in range(0, len(x), step):
                 here = slice(first, first + step)
                 # Sets share random numbers.

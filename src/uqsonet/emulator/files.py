@@ -134,6 +134,8 @@ def _answerers(operator: Any, extra: Any, tensors: Mapping[str, Tensor]) -> dict
     start = "emulator/pairs/"
     pairs = {key.removeprefix(start): one for key, one in tensors.items() if key.startswith(start)}
     linear = _linear(operator, tensors)
+    if linear is None:
+        raise DataError("what answers in place of the operator has no linear operator")
     return {side: plain(name, operator, linear, pairs) for side, name in names.items()}
 
 
@@ -174,7 +176,9 @@ def _require_fitting(
         shapes["emulator/pairs/a"] = size, bases.input_factor.shape[1]
         shapes["emulator/pairs/c"] = size, bases.output_modes.shape[1]
     if "emulator/cokriging" in tensors:
-        shapes["emulator/cokriging"] = 2 * operator.bases.output_modes.shape[1:]
+        p, r = operator.bases.linear_weight.shape
+        earlier = tensors["emulator/cokriging"].shape == (p, p)  # without the operator (`_linear`)
+        shapes["emulator/cokriging"] = (p, p) if earlier else (p, r + p)
     for name in shapes:
         if name in tensors and tensors[name].shape != shapes[name]:
             found = tuple(tensors[name].shape)

@@ -31,7 +31,7 @@ from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.given import spread
 from uqsonet.laws.bases import SINGLE_PRECISION, rounding_noise
-from uqsonet.sensors.reading import read_sensors
+from uqsonet.sensors.reading import read_sensors, the_one
 from uqsonet.sensors.sensors import Sensors, field_number, sensors_at
 
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
@@ -279,11 +279,11 @@ def _joint_covariance(emulator: Emulator, sets: Sensors, valued: bool) -> tuple[
 
 def _known(emulator: Emulator, given: object) -> tuple[Sensors, bool]:
     """Return the sensors that are there already, and whether their values are known."""
-    fields, inputs = emulator.named_fields, len(emulator.inputs)
+    fields, unnamed = emulator.named_fields, emulator.unnamed
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {None: given}
     alone = [isinstance(one, tuple) and len(one) == 1 for one in named.values()]
     if not any(alone):
-        sets = read_sensors(fields, given, inputs=inputs)
+        sets = read_sensors(fields, given, unnamed=unnamed)
         check(emulator, sets, stacklevel=5)
         if not sets.single:
             raise ObservationError(f"given must be one set of sensors, found {len(sets)}")
@@ -292,14 +292,14 @@ def _known(emulator: Emulator, given: object) -> tuple[Sensors, bool]:
         raise ObservationError("given: values for the sensors of all fields or of none")
     groups = _points(emulator, {k: one[0] for k, one in named.items()}, "given")
     ones = {fields[k].name: (x, torch.ones(len(x))) for k, x in groups}
-    return read_sensors(fields, named=ones, inputs=inputs), False
+    return read_sensors(fields, named=ones), False
 
 
 Groups = list[tuple[int, Tensor]]  # numbers of fields of sensors, and points (m, d) there
 
 
 def _candidates(emulator: Emulator, candidates: object, name: str | None) -> Groups:
-    """Return candidates by field; by default the points of the inputs."""
+    """Return candidates by field; by default the points of those that the model is for."""
     fields = emulator.named_fields
     if isinstance(candidates, Mapping) and not hasattr(candidates, "to_dataframe"):
         if name is not None:
@@ -308,19 +308,19 @@ def _candidates(emulator: Emulator, candidates: object, name: str | None) -> Gro
     elif candidates is not None:
         named = {name: candidates}
     else:
-        read = emulator.inputs if name is None else [fields[field_number(fields, name)]]
-        named = {one.name: one.domain.points() for one in read}
+        numbers = emulator.unnamed if name is None else [field_number(fields, name)]
+        named = {fields[k].name: fields[k].domain.points() for k in numbers}
     return _points(emulator, named, "candidates")
 
 
 def _points(emulator: Emulator, named: Mapping[Any, object], what: str) -> Groups:
-    """Return points by field, checked; without a name they are of the only input."""
+    """Return points by field, checked; without a name they are of the only one that it may be."""
     fields, groups = emulator.named_fields, []
     for name, points in named.items():
-        if name is None and len(emulator.inputs) > 1:
-            names = ", ".join(one.name for one in emulator.inputs)
-            raise ObservationError(f"{what}: there are several input fields, name one of {names}")
-        number = 0 if name is None else field_number(fields, name, f"{what}: field")
+        if name is None:
+            number = the_one(fields, emulator.unnamed, f"{what}: ")
+        else:
+            number = field_number(fields, name, f"{what}: field")
         one, label = fields[number], f"{what} of {fields[number].name}"
         x = points_of(one, points, label, f"{label}:")
         groups.append((number, x))

@@ -54,8 +54,11 @@ def card_text(emulator: Model) -> str:
         if hasattr(operator, "method"):
             text = f"{operator.method}, architecture {operator.config.architecture}"
             lines.append(f"{'method':9}{text}")
-        noise = emulator.default_noise(0)
-        lines.append(f"{'noise':9}{noise:g} (standard deviation that sensors have by default)")
+        levels = [
+            (one.name, emulator.default_noise(k)) for k, one in enumerate(emulator.named_fields)
+        ]
+        noise = ", ".join(f"{level:g} of {name}" for name, level in levels if level) or "0"
+        lines.append(f"{'noise':9}{noise} (standard deviation that sensors have by default)")
         for key in ("data", "recipe"):
             value = card.get(key)
             if isinstance(value, Mapping):

@@ -273,6 +273,10 @@ class Sampled(Given):
         """Return some of the samples, each at most once as long as they last."""
         return self._c[:, self._some(size, generator)]
 
+    def even(self, size: int) -> Tensor:
+        """Return all samples (B, n, q), however many are asked for: they are there already."""
+        return self._c
+
     def linear_moments(self, weight: Tensor) -> Moments:
         """Return mean (B, p) and covariance (B, p, p) of ``weight c`` over the samples."""
         return moments_of(self._c.double() @ weight.double().T)

@@ -340,6 +340,7 @@ class OutputGiven(Given):
         c = self._without_residuals(size, None)
         if self.root is None:
             return c
+        size = c.shape[1]  # there may be more than were asked for
         picked = torch.randperm(max(size, KEPT), generator=fixed())[:size] % KEPT
         return c + self.model.residuals[picked.to(c.device)].double() @ self.root
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from uqsonet.runs.stored import joined, row_blocks
 
 LOG = logging.getLogger("uqsonet")
 
+IS_PATH = re.compile(r"[\w.+ /-]+")  # of an array in groups
 MAX_NAMES = 30  # maximum number of names that a message lists
 
 
@@ -166,8 +168,11 @@ def listed(names: str | Sequence[str], what: str) -> list[str]:
 
 
 def _keys(wanted: Iterable[str]) -> dict[str, str]:
-    """Return what fields are called in `Runs`: the last part of a path where that is unique."""
-    last = [name.rpartition("/")[2] for name in wanted]
+    """Return what fields are called in `Runs`: the last part of a path where that is unique.
+
+    ``Heat flux (W/m^2)`` is no path.
+    """
+    last = [name.rpartition("/")[2] if IS_PATH.fullmatch(name) else name for name in wanted]
     return {n: k if last.count(k) == 1 else n for n, k in zip(wanted, last, strict=True)}
 
 

@@ -36,12 +36,12 @@ def read_sensors(
     mask: object = None,
     noise_std: object = None,
     named: Mapping[str, object] | None = None,
-    inputs: int | None = None,
+    unnamed: Sequence[int] | None = None,
 ) -> Sensors:
     """Return sensors from whatever a caller has (`uqsonet.Emulator.condition` lists it).
 
-    The first `inputs` of the fields are inputs, by default all; where that is one, sensors without
-    a name are of it.
+    Sensors without a name read one of the fields with the numbers `unnamed`, by default of all: so
+    there has to be one.
 
     Raises
     ------
@@ -50,9 +50,9 @@ def read_sensors(
     DataError
         If a file cannot be read.
     """
-    inputs = len(fields) if inputs is None else inputs
+    unnamed = range(len(fields)) if unnamed is None else unnamed
     if isinstance(noise_std, Mapping):
-        found = read_sensors(fields, sensors, values, mask, None, named, inputs)
+        found = read_sensors(fields, sensors, values, mask, None, named, unnamed)
         return _with_noise(found, fields, noise_std)
     if named and (sensors is not None or values is not None):
         raise ObservationError("give sensors by field name or as one table, not both")
@@ -61,8 +61,8 @@ def read_sensors(
     if values is not None and sensors is None:
         raise ObservationError("values without locations")
     if values is not None:
-        _require_one(fields[:inputs])
-        return _from_arrays(fields[0], 0, sensors, values, mask, noise_std)
+        number = the_one(fields, unnamed)
+        return _from_arrays(fields[number], number, sensors, values, mask, noise_std)
     if named:
         sets = [_one_field(fields, name, value, noise_std) for name, value in named.items()]
         if len({(len(one), one.single) for one in sets}) > 1:
@@ -71,7 +71,7 @@ def read_sensors(
         return side_by_side(sets)
     if sensors is None:
         return no_sensors(fields)
-    return _read_one(fields, sensors, noise_std, inputs)
+    return _read_one(fields, sensors, noise_std, unnamed)
 
 
 def _with_noise(sets: Sensors, fields: Sequence[Field], noise_std: Mapping[str, object]) -> Sensors:
@@ -86,19 +86,20 @@ def _with_noise(sets: Sensors, fields: Sequence[Field], noise_std: Mapping[str, 
     return replace(sets, noise_std=levels)
 
 
-def _read_one(fields: Sequence[Field], sensors: Any, noise_std: object, inputs: int) -> Sensors:
+def _read_one(
+    fields: Sequence[Field], sensors: Any, noise_std: object, unnamed: Sequence[int]
+) -> Sensors:
     """Return the sensors of one argument: a table, a mapping, a tuple, or a list of sets."""
     if is_table(sensors):
         from uqsonet.sensors.tables import read_table
 
-        return read_table(fields, sensors, noise_std, inputs)
+        return read_table(fields, sensors, noise_std, unnamed)
     if isinstance(sensors, Mapping):
-        return read_sensors(fields, noise_std=noise_std, named=sensors, inputs=inputs)
+        return read_sensors(fields, noise_std=noise_std, named=sensors, unnamed=unnamed)
     if isinstance(sensors, tuple) and len(sensors) in (2, 3):
-        _require_one(fields[:inputs])
-        return _one_field(fields, fields[0].name, sensors, noise_std)
+        return _one_field(fields, fields[the_one(fields, unnamed)].name, sensors, noise_std)
     if isinstance(sensors, Sequence) and len(sensors):
-        found = [read_sensors(fields, one, noise_std=noise_std, inputs=inputs) for one in sensors]
+        found = [read_sensors(fields, one, noise_std=noise_std, unnamed=unnamed) for one in sensors]
         if any(not one.single for one in found):
             raise ObservationError("a list of sets must hold single sets, found a batch in it")
         return replace(one_after_another(found), labels=[str(k) for k in range(len(found))])
@@ -117,12 +118,14 @@ def is_table(sensors: object) -> bool:
     return isinstance(sensors, str | Path) or is_frame(sensors)
 
 
-def _require_one(inputs: Sequence[Field]) -> None:
-    if len(inputs) > 1:
-        names = ", ".join(f.name for f in inputs)
+def the_one(fields: Sequence[Field], unnamed: Sequence[int], what: str = "") -> int:
+    """Return the number of the only field that sensors without a name may read."""
+    if len(unnamed) > 1:
+        names = ", ".join(fields[k].name for k in unnamed)
         raise ObservationError(
-            f"there are several input fields: name the one that is read, {names}"
+            f"{what}there are several fields: name the one that is read, {names}"
         )
+    return unnamed[0]
 
 
 def _one_field(fields: Sequence[Field], name: str, value: object, noise_std: object) -> Sensors:

@@ -179,8 +179,12 @@ def columns_of(sensors: Any, fields: Sequence[Field]) -> tuple[Mapping[str, Sequ
     return {name: list(sensors[key]) for name, key in zip(names, sensors.columns)}, "the DataFrame"  # noqa: B905
 
 
-def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inputs: int) -> Sensors:
-    """Return the sensors of a path, DataFrame or mapping; the first `inputs` fields are inputs.
+def read_table(
+    fields: Sequence[Field], sensors: object, noise_std: object, unnamed: Sequence[int]
+) -> Sensors:
+    """Return the sensors of a path, DataFrame or mapping.
+
+    Rows without a field read that with the only number of `unnamed`.
 
     `noise_std` is the noise of all sensors, where the table has no column of it. A column that is
     unknown, lacks or holds what cannot be used is an `ObservationError` that names it.
@@ -188,7 +192,7 @@ def read_table(fields: Sequence[Field], sensors: object, noise_std: object, inpu
     table, where = columns_of(sensors, fields)
     table = _plain_axes(table, fields, where)
     size = _require_columns(table, where)
-    numbers = _field_numbers(table, fields, size, where, inputs)
+    numbers = _field_numbers(table, fields, size, where, unnamed)
     dim = max(fields[number].domain.dim for number in numbers)
     x = _coordinates(table, dim, where)
     for axis in AXES[dim:]:
@@ -257,7 +261,7 @@ def _field_numbers(
     fields: Sequence[Field],
     size: int,
     where: str,
-    inputs: int,
+    unnamed: Sequence[int],
 ) -> list[int]:
     """Return the number of the field that each row reads."""
     if "field" in table:
@@ -265,10 +269,10 @@ def _field_numbers(
             field_number(fields, str(name), f"{where}, row {k + 1}: field")
             for k, name in enumerate(table["field"])
         ]
-    if inputs > 1:
+    if len(unnamed) > 1:
         names = ", ".join(field.name for field in fields)
         raise ObservationError(f"{where}: a column 'field' must say which of {names} is read")
-    return [0] * size
+    return [unnamed[0]] * size
 
 
 def _coordinates(table: Mapping[str, Sequence[object]], dim: int, where: str) -> Tensor:
