@@ -20,6 +20,7 @@ from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
+from uqsonet.emulator.encode import unnamed
 from uqsonet.emulator.field_law import FieldLaw
 from uqsonet.errors import ObservationError, removed
 from uqsonet.fields.field import Field, part_columns, part_locations
@@ -139,7 +140,7 @@ class Emulator:
             few samples stand behind it (`FieldPosterior.effective_size`).
         """
         sets = read_sensors(
-            self.named_fields, sensors, values, mask, noise_std, named or None, self.unnamed
+            self.named_fields, sensors, values, mask, noise_std, named or None, unnamed(self)
         )
         if likelihood is not None:
             from uqsonet.emulator.likelihood import likelihoods_of
@@ -285,15 +286,6 @@ class Emulator:
     def bases(self) -> KarhunenLoeveBases | None:
         """Bases of both sides, where the operator has them."""
         return getattr(self.operator, "bases", None)
-
-    @property
-    def unnamed(self) -> list[int]:
-        """Numbers of the fields that sensors without a name may read."""
-        recipe = self.card.get("recipe")
-        stated = recipe.get("sensors") if isinstance(recipe, Mapping) else None
-        named = stated if isinstance(stated, Mapping) else ()
-        found = [k for k, one in enumerate(self.named_fields) if one.name in named]
-        return found or list(range(len(self.inputs)))
 
     def default_noise(self, number: int) -> float:
         """Return the noise of sensors of a field that state none."""

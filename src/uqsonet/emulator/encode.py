@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,3 +66,15 @@ def encode(emulator: Emulator, sets: Sensors, outputs: bool = False) -> Sensors:
     x = part_locations(number, sets.locations, domain)
     x = x * used.view(*used.shape, *[1] * (x.ndim - 2))
     return replace(sets, locations=x, values=values, mask=used, noise_std=noise, field=number)
+
+
+def unnamed(emulator: Emulator) -> list[int]:
+    """Return numbers of the fields that sensors without a name may read: `fit` was told, or inputs.
+
+    Fields are numbered inputs first.
+    """
+    recipe = emulator.card.get("recipe")
+    stated = recipe.get("sensors") if isinstance(recipe, Mapping) else None
+    named = stated if isinstance(stated, Mapping) else ()
+    found = [k for k, one in enumerate(emulator.named_fields) if one.name in named]
+    return found or list(range(len(emulator.inputs)))

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from uqsonet.emulator.checks import check, points_of
-from uqsonet.emulator.encode import encode, joint_law
+from uqsonet.emulator.encode import encode, joint_law, unnamed
 from uqsonet.emulator.site import Site, periods_of
 from uqsonet.errors import ObservationError
 from uqsonet.fields.numbers import real_numbers
@@ -279,11 +279,11 @@ def _joint_covariance(emulator: Emulator, sets: Sensors, valued: bool) -> tuple[
 
 def _known(emulator: Emulator, given: object) -> tuple[Sensors, bool]:
     """Return the sensors that are there already, and whether their values are known."""
-    fields, unnamed = emulator.named_fields, emulator.unnamed
+    fields, numbers = emulator.named_fields, unnamed(emulator)
     named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {None: given}
     alone = [isinstance(one, tuple) and len(one) == 1 for one in named.values()]
     if not any(alone):
-        sets = read_sensors(fields, given, unnamed=unnamed)
+        sets = read_sensors(fields, given, unnamed=numbers)
         check(emulator, sets, stacklevel=5)
         if not sets.single:
             raise ObservationError(f"given must be one set of sensors, found {len(sets)}")
@@ -308,7 +308,7 @@ def _candidates(emulator: Emulator, candidates: object, name: str | None) -> Gro
     elif candidates is not None:
         named = {name: candidates}
     else:
-        numbers = emulator.unnamed if name is None else [field_number(fields, name)]
+        numbers = unnamed(emulator) if name is None else [field_number(fields, name)]
         named = {fields[k].name: fields[k].domain.points() for k in numbers}
     return _points(emulator, named, "candidates")
 
@@ -318,7 +318,7 @@ def _points(emulator: Emulator, named: Mapping[Any, object], what: str) -> Group
     fields, groups = emulator.named_fields, []
     for name, points in named.items():
         if name is None:
-            number = the_one(fields, emulator.unnamed, f"{what}: ")
+            number = the_one(fields, unnamed(emulator), f"{what}: ")
         else:
             number = field_number(fields, name, f"{what}: field")
         one, label = fields[number], f"{what} of {fields[number].name}"
