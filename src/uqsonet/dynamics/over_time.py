@@ -133,7 +133,7 @@ class OverTime(FieldPosterior):
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,
-        truth: object = None,
+        truth: object = None, points: object = None,
     ) -> Any:  # fmt: skip
         """Draw mean and std over time, or of a single number its band; returns the figure.
 
@@ -144,9 +144,13 @@ class OverTime(FieldPosterior):
         level : float
         title : str, optional
         truth : array (T, M), optional
+        points : None
+            The picture is at the field's own points.
         """
         from uqsonet.show.over_time import draw_over_time
 
+        if points is not None:
+            raise ObservationError("a picture over time is at the field's own points")
         return draw_over_time(self, path, level, title, truth)
 
     def film(self, path: object, truth: object = None, rate: int = 8) -> None:

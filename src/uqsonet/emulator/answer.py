@@ -312,7 +312,7 @@ class FieldPosterior:
 
     def plot(
         self, path: object = None, level: float = 0.9, title: str | None = None,
-        truth: object = None,
+        truth: object = None, points: object = None,
     ) -> Any:  # fmt: skip
         """Draw mean, band or std, and sensors; returns the matplotlib figure.
 
@@ -325,10 +325,12 @@ class FieldPosterior:
         title : str, optional
         truth : array, optional
             What the output is in truth, at the field's own points; or ``(points, values)``.
+        points : array (M, d), optional
+            Where the answer is drawn; by default at the field's own points.
         """
         from uqsonet.show.pictures import draw
 
-        return draw(self, path, level, title, truth)
+        return draw(self, path, level, title, truth, self._points(points))
 
 
 def _band_kind(kind: Kind | None, whole: bool, law: FieldLaw, calibrated: bool) -> Kind:

@@ -54,7 +54,7 @@ def _strips(answer: Any, truth: np.ndarray | None) -> Any:
     """Draw mean, std and truth of a field on a line as maps of place and time."""
     x, times = answer.field.domain.points()[:, 0].numpy(), answer.times
     order, parts = x.argsort(), _parts(answer, truth)
-    figure, drawn = _figure(3.6 * len(parts), 3.6), []
+    figure, drawn, dates = _figure(3.6 * len(parts), 3.6), [], library("matplotlib.dates")
     panels = figure.subplots(1, len(parts))
     there, places, read = _read(answer, slice(None))
     for axes, (name, values, colours, (low, high)) in zip(panels, parts, strict=True):
@@ -62,6 +62,11 @@ def _strips(answer: Any, truth: np.ndarray | None) -> Any:
         drawn.append(axes.pcolormesh(times, x[order], values.T[order], **how))
         axes.set(title=name, xlabel="time", ylabel=answer.field.axis_labels[0])
         axes.tick_params(axis="x", labelrotation=30)
+        if times.dtype.kind == "M":
+            axes.xaxis.set_major_locator(dates.AutoDateLocator(maxticks=5))
+            axes.xaxis.set_major_formatter(
+                dates.ConciseDateFormatter(axes.xaxis.get_major_locator())
+            )
         dots(axes, times[there], places[:, 0], read, drawn[0], 9)
     _bars(figure, answer, panels, drawn)
     return figure

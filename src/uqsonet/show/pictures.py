@@ -44,12 +44,12 @@ RUNS = 3  # runs in a picture of runs
 
 
 def draw(
-    posterior: Any, path: object, level: float, title: str | None, truth: object = None
+    posterior: Any, path: object, level: float, title: str | None, truth: object, x: Any
 ) -> Any:
-    """Draw an answer (`FieldPosterior.plot`)."""
+    """Draw an answer at points x (m, d), a tensor (`FieldPosterior.plot`)."""
     if not posterior.single:
         raise ObservationError("a picture shows one set of sensors, found a batch")
-    figure = _answered(posterior, level, _true(posterior, truth))
+    figure = _answered(posterior, level, _true(posterior, truth), x)
     count = _counted(int(posterior.sensors.mask.sum()))
     figure.suptitle(title or f"{posterior.field.name} given {count}")
     return _saved(figure, path)
@@ -160,11 +160,14 @@ def _in_domain_order(field: Field, truth: object) -> object:
     return truth
 
 
-def _answered(posterior: Any, level: float, truth: Values | None) -> Any:
-    """Return a picture of an answer."""
+def _answered(posterior: Any, level: float, truth: Values | None, x: Any) -> Any:
+    """Return a picture of an answer at points x (m, d), a tensor."""
     figure, domain = _figure(), posterior.field.domain
-    one = _draw_number if domain.size == 1 else _draw_line if domain.dim == 1 else _draw_maps
-    one(figure, posterior, level, truth)
+    if domain.size == 1:
+        _draw_number(figure, posterior, level, truth)
+    else:
+        one = _draw_line if domain.dim == 1 else _draw_maps
+        one(figure, posterior, level, truth, x)
     return figure
 
 
@@ -190,10 +193,9 @@ def _draw_number(figure: Any, posterior: Any, level: float, truth: Values | None
     axes.legend(frameon=False, fontsize=9)
 
 
-def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
+def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None, x: Any) -> None:
     """Draw what is read, and below it mean, band and some sample functions along one axis."""
     field = posterior.field
-    x = field.domain.points()
     x = x[x[:, 0].argsort()]
     line = x[:, 0].numpy()
     others = _read(posterior, False)
@@ -218,17 +220,17 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None) 
     axes.legend(frameon=False, fontsize=9, ncols=5, loc="lower right", bbox_to_anchor=(1, 1))
 
 
-def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) -> None:
+def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None, x: Any) -> None:
     """Draw maps of mean, truth or a sample, std and the ends of the band, and what sensors read."""
     field = posterior.field
-    points = field.domain.points().numpy()
-    lower, upper = (np.asarray(end) for end in posterior.band(level))
+    points = x.numpy()
+    lower, upper = (np.asarray(end) for end in posterior.band(level, x))
     if truth is None:
-        other = "one function of the law", points, np.asarray(posterior.sample(1))[0]
+        other = "one function of the law", points, np.asarray(posterior.sample(1, x))[0]
     else:
         other = "truth", *truth
     shared = [
-        ("mean", points, np.asarray(posterior.mean())),
+        ("mean", points, np.asarray(posterior.mean(x))),
         other,
         (f"lower end of the {100 * level:g} % band", points, lower),
         (f"upper end of the {100 * level:g} % band", points, upper),
@@ -245,7 +247,7 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None) 
     )
     for number in others:
         _draw_read(panels[str(number)], posterior, number)
-    spread = np.asarray(posterior.std())
+    spread = np.asarray(posterior.std(x))
     drawn = _map(panels["std"], field, points, spread, "magma", {"vmin": 0})
     _titled(panels["std"], "standard deviation")
     bar(figure, drawn, panels["std"], field, min(1.0, len(left) / 2))
@@ -379,7 +381,10 @@ def report_page(report: Any) -> str:
     table = library("pandas").DataFrame(rows).fillna("–")
     shown = {
         "An answer beside the truth": _answered(
-            report.example, 0.9, (report.points.numpy(), report.truth.numpy())
+            report.example,
+            0.9,
+            (report.points.numpy(), report.truth.numpy()),
+            report.example.field.domain.points(),
         ),
         "Error and CRPS": _errors(report),
         "Coverage: share of truths inside a band, against its level": _coverage(report),
