@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 22_971, "all": 24_556}
+MAX_LINES = {"core": 22_969, "all": 24_554}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,7 +29,7 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 557),
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_875),
-    "tests": (".py", 21_449),
+    "tests": (".py", 21_448),
     "docs": (".md", 4_053),
 }
 """Suffix and lines of what stands beside the library."""

@@ -262,9 +262,8 @@ def test_far_from_the_points_of_a_cloud_there_is_a_warning() -> None:
 def test_a_picture_is_drawn_at_the_points_asked_for(answer: FieldPosterior) -> None:
     figure = answer.plot(points=WANTED)
     (axes,) = [one for one in figure.axes if one.get_title() == "mean"]
-    np.testing.assert_allclose(
-        np.sort(axes.collections[0].get_array()), np.sort(answer.mean(WANTED))
-    )
+    shown = axes.collections[0].get_array().compressed()
+    np.testing.assert_allclose(np.sort(shown), np.sort(answer.mean(WANTED)))
 
 
 def test_pictures_of_any_dimension(answer: FieldPosterior, tmp_path: Path) -> None:

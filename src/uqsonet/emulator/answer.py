@@ -320,13 +320,11 @@ class FieldPosterior:
         ----------
         path : path, optional
             Where to save the picture: PNG, PDF or SVG.
-        level : float
-            Of the band.
+        level : float, of the band
         title : str, optional
         truth : array, optional
             What the output is in truth, at the field's own points; or ``(points, values)``.
         points : array (M, d), optional
-            Where the answer is drawn; by default at the field's own points.
         """
         from uqsonet.show.pictures import draw
 
