@@ -27,6 +27,7 @@ from uqsonet.emulator.checks import check, points_of
 from uqsonet.emulator.encode import encode, joint_law, unnamed
 from uqsonet.emulator.site import Site, periods_of
 from uqsonet.errors import ObservationError
+from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.given import spread
@@ -65,6 +66,8 @@ class Placement:
     given_fields : list of str
     cost : ndarray, shape (n,)
         What each costs; ones where no costs were stated.
+    read : mapping of str to Field
+        The model's fields by name, for pictures.
     """
 
     places: np.ndarray
@@ -79,6 +82,7 @@ class Placement:
     given: np.ndarray = field(repr=False)
     given_fields: list[str] = field(repr=False)
     cost: np.ndarray = field(repr=False)
+    read: Mapping[str, Field] = field(repr=False)
 
     def plot(self, path: object = None) -> Any:
         """Draw the map of expected reduction before the first choice, and the chosen places.
@@ -235,6 +239,7 @@ class Search:
             given=given,
             given_fields=self._names(number[there].numpy()),
             cost=site.cost[chosen],
+            read={one.name: one for one in self._fields},
         )
 
     def _names(self, numbers: np.ndarray) -> list[str]:

@@ -88,12 +88,15 @@ def draw_placement(placement: Any, path: object) -> Any:
             order = x[:, 0].argsort()
             for k, line in enumerate(reduction):
                 axes.plot(x[order, 0], line[order], lw=1.2, label=f"step {k + 1}")
-            axes.set(xlabel="x", ylabel=f"reduction of the variance of {placement.target}")
+            label = placement.read[name].axis_labels[0]
+            axes.set(xlabel=label, ylabel=f"reduction of the variance of {placement.target}")
             axes.set_ylim(bottom=0)
             axes.legend(frameon=False, fontsize=8)
             heights = placement.reduction[chosen, placement.chosen[taken]], np.zeros(len(known))
         else:
-            figure.colorbar(_map(axes, None, x, reduction[0], "viridis", {"vmin": 0}), ax=axes)
+            figure.colorbar(
+                _map(axes, placement.read[name], x, reduction[0], "viridis", {"vmin": 0}), ax=axes
+            )
             heights = places[:, 1], known[:, 1]
         axes.plot(known[:, 0], heights[1], "s", color=GREY, mec="white", clip_on=False)
         axes.plot(places[:, 0], heights[0], "o", color=ORANGE, mec="white", ms=11)
