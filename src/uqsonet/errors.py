@@ -5,10 +5,12 @@ Messages follow one form: which file or key, what was found, what is allowed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
+from inspect import isfunction, signature
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -78,6 +80,31 @@ def removed(**arguments: str) -> Callable[[Function], Function]:
         return call
 
     return refusing
+
+
+def renamed(**names: str) -> Callable[[Function], Function]:
+    """Take arguments by their earlier names, too, with a `DeprecationWarning`.
+
+    Of a class it is about all methods that have the new ones.
+    """
+
+    def taking(one: Any) -> Any:
+        if isinstance(one, type):
+            for key, method in list(vars(one).items()):
+                if isfunction(method) and signature(method).parameters.keys() & names.values():
+                    setattr(one, key, taking(method))
+            return one
+
+        @wraps(one)
+        def call(*values: Any, **named: Any) -> Any:
+            for old in named.keys() & names.keys():
+                warnings.warn(f"{old}= is {names[old]}= now", DeprecationWarning, stacklevel=2)
+                named[names[old]] = named.pop(old)
+            return one(*values, **named)
+
+        return call
+
+    return taking
 
 
 def library(name: str, extra: str = "runs") -> Any:

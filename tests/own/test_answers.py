@@ -202,6 +202,14 @@ def test_a_seed_may_be_a_sequence_or_a_generator(
         answer.sample(5, rng=None)
 
 
+def test_a_seed_by_its_earlier_name_still_counts(answer: FieldPosterior) -> None:
+    with pytest.warns(DeprecationWarning, match="seed= is rng= now"):
+        drawn = answer.sample(5, seed=4)  # pyright: ignore[reportCallIssue]
+    np.testing.assert_array_equal(drawn, answer.sample(5, rng=4))
+    with pytest.warns(DeprecationWarning), pytest.raises(ConfigError, match="found -1"):
+        uqsonet.fit(uqsonet.Runs({"a": np.eye(9)}), seed=-1)  # pyright: ignore[reportCallIssue]
+
+
 def test_without_sensors_it_is_the_law_of_the_runs(
     linear: Emulator, answer: FieldPosterior, linear_runs: Runs
 ) -> None:

@@ -19,7 +19,7 @@ from uqsonet.dynamics.trajectories import Clock, Trajectories
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.emulator import Emulator
 from uqsonet.emulator.encode import encode
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, renamed
 from uqsonet.files import require_memory
 from uqsonet.gauss.gaussian import sensor_noise
 from uqsonet.gauss.seeds import RNG, root_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MAX_INSTANTS = 100_000  # instants of an answer, at most
 
 
+@renamed(seed="rng")
 @dataclass(frozen=True)
 class Dynamics:
     """Fields over time that have been learned, ready for sensors.
@@ -153,7 +154,7 @@ class Dynamics:
         sets = read.each(lambda t: t[torch.from_numpy(order[place])])
         labels = [str(k) for k in wanted]
         sets = replace(sets, mask=sets.mask & there[:, None], labels=labels, single=False)
-        check(self.emulator, sets, stacklevel=3, gaussian=False)
+        check(self.emulator, sets, stacklevel=4, gaussian=False)
         return sets
 
     def _by_time(self, sensors: Any, times: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from uqsonet.dynamics.instants import (
 )
 from uqsonet.dynamics.steps import Pairs, Step, candidates, left_over
 from uqsonet.dynamics.trajectories import Trajectories
-from uqsonet.errors import DataError
+from uqsonet.errors import DataError, renamed
 from uqsonet.fitting.comparison import first_not_worse
 from uqsonet.fitting.fit import noise_of
 from uqsonet.fitting.held_out import LEVELS
@@ -40,6 +40,7 @@ FORECASTS, MEMBERS, POINTS = 40, 40, 100  # held-out forecasts that steps are co
 SPREADS = (1.0, 1.25, 1.5, 2.0)  # factors to try on the std of what a step leaves over
 
 
+@renamed(seed="rng")
 def fit_dynamics(
     runs: Trajectories, noise_std: Mapping[str, float] | float = 0.0, rng: RNG = 0,
     bar: bool = True,

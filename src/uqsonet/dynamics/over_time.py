@@ -14,7 +14,7 @@ from uqsonet.dynamics.filters import Path
 from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.calibration import runs_needed
 from uqsonet.emulator.field_law import FieldLaw
-from uqsonet.errors import ObservationError, ObservationWarning
+from uqsonet.errors import ObservationError, ObservationWarning, renamed
 from uqsonet.gauss.gaussian import condition
 from uqsonet.gauss.posterior import Joint
 from uqsonet.gauss.seeds import RNG, root_of
@@ -54,6 +54,7 @@ class LawOverTime(FieldLaw):
         return self._kept[0]
 
 
+@renamed(seed="rng")
 class OverTime(FieldPosterior):
     """The law of all fields at T instants: results have T where those of one instant have sets.
 
@@ -115,7 +116,7 @@ class OverTime(FieldPosterior):
                 f"a plain band: a conformal one of level {level:g} needs {runs_needed(level)} "
                 f"calibration runs, this model has {runs} (fit_dynamics keeps 15 % of them)",
                 ObservationWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
             kind = "plain"
         return super().band(level, points, kind, whole, rng)

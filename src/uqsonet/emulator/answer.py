@@ -13,7 +13,7 @@ from torch import Tensor
 
 from uqsonet.emulator.checks import points_of
 from uqsonet.emulator.field_law import BAND_SAMPLES, TOO_LARGE, FieldLaw
-from uqsonet.errors import ObservationError
+from uqsonet.errors import ObservationError, renamed
 from uqsonet.fields.field import Field
 from uqsonet.fields.numbers import real_numbers
 from uqsonet.gauss.given import MOMENT_SAMPLES, count_of
@@ -29,6 +29,7 @@ Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this 
 Kind = Literal["conformal", "plain"]
 
 
+@renamed(seed="rng")
 class FieldPosterior:
     """The conditional law of all fields, for one set of sensors or for B of them.
 

@@ -99,7 +99,7 @@ def corrected(first: FieldLaw, solver: Solver, solves: int, seed: int) -> tuple[
             f"of the last {size} samples {sizes[-1]:.1f} are effective under the solver, so the "
             "answer is rough. Use more solves, or readings with more noise",
             ObservationWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return answer, Solves(SOLVE_ROUNDS * size, sizes[0], sizes[-1], size)
 

@@ -22,7 +22,7 @@ from uqsonet.emulator.answer import FieldPosterior
 from uqsonet.emulator.checks import check
 from uqsonet.emulator.encode import unnamed
 from uqsonet.emulator.field_law import FieldLaw
-from uqsonet.errors import ObservationError, removed
+from uqsonet.errors import ObservationError, removed, renamed
 from uqsonet.fields.field import Field, part_columns, part_locations
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.files import path_of
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from uqsonet.runs.runs import Runs
 
 
+@renamed(seed="rng")
 @dataclass(frozen=True)
 class Emulator:
     """An operator that has been learned, ready for sensors.

@@ -28,7 +28,7 @@ from torch import Tensor
 from uqsonet.emulator.calibration import CalibrationRuns, calibration_runs
 from uqsonet.emulator.checks import drowned
 from uqsonet.emulator.emulator import Emulator
-from uqsonet.errors import ConfigError, DataError, DataWarning, nearest
+from uqsonet.errors import ConfigError, DataError, DataWarning, nearest, renamed
 from uqsonet.fitting.candidates import (
     SCORED_RUNS,
     Candidate,
@@ -59,6 +59,7 @@ MIN_RUNS = 8  # fewer runs are too few to learn an operator from
 MIN_LEFT = 1e-3  # kernels are tried if a linear operator leaves this share of outputs or more
 
 
+@renamed(seed="rng")
 def fit(
     runs: Runs,
     minutes: float | None = None,
@@ -128,7 +129,7 @@ def fit(
             splits = [one.uncalibrated() for one in splits]
         data, best, largest, tried = choose_linear(runs, splits, sensors, noise, seed)
         for text in drowned(data.inputs + data.outputs, noise):
-            warnings.warn(text, DataWarning, stacklevel=2)
+            warnings.warn(text, DataWarning, stacklevel=3)
         best = _choose_operator(data, best, largest, tried)
         LOG.info("chosen: %s", _branch(best))
         parts = list(zip(data.folds(), best.models, strict=True))
@@ -178,7 +179,7 @@ def _require(runs: object, law: str, drift: bool, minutes: float | None) -> None
     """
     if minutes is not None:
         text = "minutes has no effect: the operator is found in closed form, without training"
-        warnings.warn(text, FutureWarning, stacklevel=3)
+        warnings.warn(text, FutureWarning, stacklevel=4)
     require_law(law)
     if drift and law not in ("auto", "gaussian"):
         raise ConfigError(f"drift=True is for the law 'gaussian', found law={law!r}")

@@ -102,7 +102,7 @@ def sound_split(runs: Runs, seed: int) -> tuple[Runs, list[Split]]:
             f"{runs.name}: left out as outliers, far from all others in {', '.join(names)}: "
             f"{'run' if len(numbers) == 1 else 'runs'} {listed}{more}. Did they crash?",
             DataWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
@@ -113,7 +113,7 @@ def sound_split(runs: Runs, seed: int) -> tuple[Runs, list[Split]]:
             "trajectories, say so with Runs(..., groups=labels): bands are then judged on "
             "whole trajectories, and without that they are too narrow for new ones",
             DataWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return runs, splits
 
