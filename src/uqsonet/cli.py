@@ -465,8 +465,7 @@ def _hand_over(
     from uqsonet.show import export as exports
 
     if plot is not None:
-        where = {} if places is None else {"points": places}  # over time there are none
-        posterior.plot(plot, level, **where)
+        posterior.plot(plot, level, points=places)
     if out is not None or plot is None:
         arrays = exports.answer_arrays(posterior, level, places, samples, **band)
         if out is not None:

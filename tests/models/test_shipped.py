@@ -99,3 +99,12 @@ def test_weights_load_without_the_file_of_a_problem(monkeypatch):
         model = uqsonet.load(name)
         mean = model.condition(model.fields.input.grid.points()[[3, -4]], [0.9, 1.1]).mean()
         assert mean.shape == (model.fields.output.grid.size,) and mean.isfinite().all()
+
+
+def test_they_are_scored_on_runs_without_a_word_on_sensors():
+    """The card of an operator of the package names no sensors that `fit` expected."""
+    model = uqsonet.load("diffusion1d")
+    drawn, x = model.condition(), model.inputs[0].domain.points().numpy()
+    sides = ({name: uqsonet.FieldRuns.of(drawn[name].sample(8), x)} for name in "ku")
+    found = model.validate(uqsonet.Runs(*sides)).scores
+    assert {one.sensors for one in found} == {3, 10, 30}

@@ -68,13 +68,18 @@ def encode(emulator: Emulator, sets: Sensors, outputs: bool = False) -> Sensors:
     return replace(sets, locations=x, values=values, mask=used, noise_std=noise, field=number)
 
 
+def sensors_of_fit(emulator: Emulator) -> Any:
+    """Return the sensors that `fit` was told to expect; None of a model that it did not make."""
+    recipe = emulator.card.get("recipe")  # of operators of the paper a word
+    return recipe.get("sensors") if isinstance(recipe, Mapping) else None
+
+
 def unnamed(emulator: Emulator) -> list[int]:
     """Return numbers of the fields that sensors without a name may read: `fit` was told, or inputs.
 
     Fields are numbered inputs first.
     """
-    recipe = emulator.card.get("recipe")
-    stated = recipe.get("sensors") if isinstance(recipe, Mapping) else None
+    stated = sensors_of_fit(emulator)
     named = stated if isinstance(stated, Mapping) else ()
     found = [k for k, one in enumerate(emulator.named_fields) if one.name in named]
     return found or list(range(len(emulator.inputs)))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from uqsonet.emulator.answer import FieldPosterior
+from uqsonet.emulator.encode import sensors_of_fit
 from uqsonet.emulator.field_law import BAND_SAMPLES
 from uqsonet.errors import (
     DataError,
@@ -261,7 +262,7 @@ def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: object, s
     field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(places)])
     numbers = torch.cat([here for _, here in places])
     if sensors is None:
-        sensors = emulator.card.get("recipe", {}).get("sensors") or [3, 10, 30]
+        sensors = sensors_of_fit(emulator) or [3, 10, 30]
     plan = SensorPlan.of(sensors, fields, len(emulator.inputs), [x for x, _ in places])
     levels, every = _levels(emulator, noise_std)[field], torch.arange(len(runs))
     parts = every.tensor_split(1 if plan.fixed else min(LAYOUTS, len(runs)))

@@ -185,14 +185,19 @@ def spaced(size: int, most: int) -> Tensor:
     return torch.arange(min(size, most)) * size // min(size, most)
 
 
+def _pairs(bases: KarhunenLoeveBases, functions: Functions) -> tuple[Tensor, Tensor, Tensor]:
+    """Return coefficients a (N, r), the size of their modes (r,), and c (N, p), float64."""
+    pairs = targets(bases, functions)
+    return pairs["a"].double(), bases.input_factor.double().norm(dim=0), pairs["c"].double()
+
+
 @torch.no_grad()
 def best_linear(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
     """Return the linear operator (p, r) with the least leave-one-out error of these pairs.
 
     That of a model with a kernel is only what the kernel leaves to it.
     """
-    pairs, size = targets(bases, functions), bases.input_factor.double().norm(dim=0)
-    a, c = pairs["a"].double(), pairs["c"].double()
+    a, size, c = _pairs(bases, functions)
     _, slope, ridge, power = least_left_out(a, size, c, LINEAR, POWERS[:1])
     scale = weighed(size, power)
     weight, _ = solved(a * scale, a, a[:0], c, slope, ridge)
@@ -202,8 +207,7 @@ def best_linear(bases: KarhunenLoeveBases, functions: Functions) -> Tensor:
 @torch.no_grad()
 def use_kernel(model: Any, functions: Functions, lengths: Sequence[float] = LENGTHS) -> None:
     """Give a Karhunen-Loeve model the operator of these pairs, with one of these lengths."""
-    pairs, size = targets(model.bases, functions), model.bases.input_factor.double().norm(dim=0)
-    a, c = pairs["a"].double(), pairs["c"].double()
+    a, size, c = _pairs(model.bases, functions)
     length, slope, ridge, power = least_left_out(a, size, c, lengths)
     scale = weighed(size, power)
     x = a * scale
