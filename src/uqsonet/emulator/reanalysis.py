@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from uqsonet.errors import DataError, library
-from uqsonet.fields.field import Field
 from uqsonet.gauss.incomplete import Readings
 from uqsonet.runs.field_runs import FieldRuns
 from uqsonet.runs.runs import Runs
-from uqsonet.sensors.sensors import Sensors, side_by_side
+from uqsonet.sensors.sensors import Sensors
 from uqsonet.show.export import labelled
 
 Emulator = Any  # `uqsonet.emulator.emulator.Emulator`, whose methods call this file
@@ -64,15 +65,15 @@ def completed(emulator: Emulator, runs: Runs, samples: int) -> Any:
 
 
 def _answers(
-    emulator: Emulator, fields: dict[str, int], there: dict[str, FieldRuns], rows: torch.Tensor,
+    emulator: Emulator, fields: dict[str, int], there: dict[str, FieldRuns], rows: Tensor,
     samples: int,
 ) -> dict[tuple[str, str], np.ndarray]:  # fmt: skip
     """Return mean and std (b, M), and samples (b, n, M), by field, of runs of these numbers."""
     named = emulator.named_fields
     read = {name: torch.from_numpy(there[name].values[rows]).double()
             for name in fields if name in there}  # fmt: skip
-    sets = side_by_side([_sensors(named[fields[n]], fields[n], there[n], one)
-                         for n, one in read.items()])  # fmt: skip
+    points = [there[name].domain.points() for name in read]
+    sets = sensors_of_rows(torch.cat([*read.values()], 1), points, [fields[name] for name in read])
     answer, found = emulator.answer(sets), {}
     for name, number in fields.items():
         one = answer[name]
@@ -90,10 +91,22 @@ def _answers(
     return found
 
 
-def _sensors(field: Field, number: int, runs: FieldRuns, values: torch.Tensor) -> Sensors:
-    """Return the readings (b, n) of a field as sensors, NaN where there is none."""
-    seen = Readings.of(values)
-    places = runs.domain.points().double()[seen.at] * seen.mask[..., None]
-    read = seen.values.masked_fill(~seen.mask, 1.0)
-    labels = [str(k) for k in range(len(values))]
-    return Sensors(places, read, seen.mask, field=torch.full(read.shape, number), labels=labels)
+def sensors_of_rows(
+    rows: Tensor, points: Sequence[Tensor], fields: Sequence[int], noise: Tensor | None = None
+) -> Sensors:
+    """Return the readings of rows (N, P) as N sets of sensors; NaN is nothing.
+
+    Columns are points (n_k, d_k) of fields of these numbers, one field after another. Noise (K,) is
+    by field; by default it is the model's.
+    """
+    dim, seen = max(one.shape[1] for one in points), Readings.of(rows)
+    x = torch.cat([torch.nn.functional.pad(one.double(), [0, dim - one.shape[1]])
+                   for one in points])  # fmt: skip
+    sizes = torch.tensor([len(one) for one in points])
+    of = torch.arange(len(points)).repeat_interleave(sizes)[seen.at]
+    levels = torch.full((len(points),), torch.nan) if noise is None else noise
+    values = seen.values.masked_fill(~seen.mask, 1.0)
+    return Sensors(
+        x[seen.at] * seen.mask[..., None], values, seen.mask, noise_std=levels.double()[of],
+        field=torch.tensor(fields)[of], labels=[str(k) for k in range(len(rows))],
+    )  # fmt: skip

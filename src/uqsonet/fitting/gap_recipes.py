@@ -27,6 +27,7 @@ from uqsonet.fields.field import Field
 from uqsonet.fields.operator_fields import OperatorFields
 from uqsonet.fields.stacked import join
 from uqsonet.fitting.comparison import first_not_worse
+from uqsonet.fitting.gap_readings import hidden_readings
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.fitting.plan import SensorPlan
 from uqsonet.gauss.incomplete import (
@@ -54,7 +55,6 @@ KINDS = ("factors", "pairs", "kriging", "complete runs", "interpolated runs")
 MIN_READ = 8  # fewer runs that read a field are too few to learn from
 MIN_COMPLETE = 30  # fewer complete runs are no data to learn from
 SENSOR_COUNTS = (3, 10, 30)  # numbers of sensors that recipes are compared with by default
-MOST_READ = 2 / 3  # share of a run's readings that are sensors when recipes are compared, at most
 
 WEIGHTS = (100.0, 20.0, 400.0)  # pairs that the covariance by distance counts for
 WIDTHS = (0.0, 1.0, 2.0, 4.0)  # of kernels over neighbouring pairs, in their distances
@@ -124,7 +124,7 @@ class Seen:
         places = [f.domain.points() for f in fields]
         return cls(
             runs.name, sides[0], sides[1], torch.cat(rows, 1), (columns[0], columns[1]),
-            [unit_points(one.domain) for one in every.values()],
+            [unit_points(one.domain.points()) for one in every.values()],
             [_design(one) for one in every.values()],
             torch.tensor(order).repeat_interleave(torch.tensor(sizes)),
             torch.tensor(levels).double().repeat_interleave(torch.tensor(sizes)),
@@ -147,34 +147,9 @@ class Seen:
         Both are NaN elsewhere. A run with few readings is read by fewer sensors.
         """
         generator = numpy_generator(self.seed, "gaps", path, count)
-        rows, every = self.rows[runs], torch.cat(self.columns).numpy()
-        seen, truth = torch.full_like(rows, torch.nan), torch.full_like(rows, torch.nan)
-        first = torch.tensor([0, *(len(one) for one in self.points)]).cumsum(0)
-        answered = np.zeros(rows.shape[1], dtype=bool)
-        answered[self.columns[1]] = True
-        for row, values in enumerate(rows):
-            there = ~values.isnan().numpy()
-            hidden = there & answered
-            if not hidden.any():
-                continue
-            if self.blocked:
-                centre = int(generator.choice(np.flatnonzero(hidden)))
-                part = int((first <= centre).nonzero()[-1])
-                here = slice(int(first[part]), int(first[part + 1]))
-                away = (self.points[part] - self.points[part][centre - here.start]).norm(dim=1)
-                near = away <= away[torch.from_numpy(there[here])].median()
-                hidden = np.zeros_like(there)
-                hidden[here] = there[here] & near.numpy()
-                there = there & ~hidden
-            for places in self.plan.parts:
-                at = every[places.points().numpy()]
-                at = at[there[at]]
-                most = min(places.counts[count], math.ceil(MOST_READ * len(at)))
-                read = torch.from_numpy(generator.permutation(at)[:most])
-                seen[row, read] = values[read]
-            known = torch.from_numpy(hidden) & seen[row].isnan()
-            truth[row, known] = values[known]
-        return seen, truth
+        return hidden_readings(
+            self.rows[runs], self.columns, self.points, self.plan, count, self.blocked, generator
+        )
 
 
 def _design(field: FieldRuns) -> Tensor:

@@ -24,15 +24,14 @@ from uqsonet.fitting.card import limits
 from uqsonet.fitting.gap_recipes import START, Learner, Recipe, Seen, choose_recipe, scores
 from uqsonet.fitting.held_out import LEVELS
 from uqsonet.gauss.blocks import RowBlocks
-from uqsonet.gauss.incomplete import (
-    Factors,
-)
+from uqsonet.gauss.incomplete import Factors
 from uqsonet.gauss.seeds import torch_generator
 from uqsonet.operator.closed_form import scaled_root, standardised_residuals
 from uqsonet.operator.config import KEPT, KarhunenLoeveNetwork
 from uqsonet.operator.model import KarhunenLoeveModel
 from uqsonet.runs.gaps import gaps_of
 from uqsonet.runs.runs import Runs
+from uqsonet.runs.soundness import warn_if_alike
 
 LOG = logging.getLogger("uqsonet")
 
@@ -107,6 +106,7 @@ def _modes(factor: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def fit_gaps(runs: Runs, sensors: object, noise_std: Mapping[str, float], seed: int) -> Emulator:
     """Return the model of runs with gaps (`uqsonet.fit`)."""
+    warn_if_alike(runs, stacklevel=5)
     data, splits = Seen.of(runs, sensors, noise_std, seed), runs.splits(seed)
     counts = range(len(data.plan.counts))
     held = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,17 @@ MOMENT_DRAWS = 512  # latent samples behind mean and spread of an answer that ha
 def some_points(size: int, most: int, generator: np.random.Generator) -> Tensor:
     """Return the numbers of some of a field's points, at most so many, ascending."""
     return torch.from_numpy(np.sort(generator.permutation(size)[:most]))
+
+
+class Read(NamedTuple):
+    """Held-out runs as sensors read them.
+
+    For each number of sensors there are the numbers of some runs, and their sensors; and for each
+    output points (k, d), and values (N, k) there, NaN where nothing was read.
+    """
+
+    sensors: dict[int, list[tuple[Tensor, Sensors]]]
+    truths: dict[int, list[tuple[Tensor, Tensor]]]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from uqsonet.fields.grid import inside
 from uqsonet.fields.numbers import real_numbers, require_noise
 from uqsonet.files import path_of, write_text
 from uqsonet.fitting.card import Model, sample_remarks, table_lines
-from uqsonet.fitting.held_out import some_points
+from uqsonet.fitting.held_out import Read, some_points
 from uqsonet.fitting.plan import SensorPlan
 from uqsonet.gauss.metrics import (
     MIN_SPAN,
@@ -102,7 +102,7 @@ class Score:
         root of the ratio of their variograms there.
     outside : float
         Share of the samples' values that leave the truths' range at the point by more than `SLACK`
-        of it; not a number where there are less than `RANGE_RUNS`.
+        of it, over points with at least `RANGE_RUNS`; not a number if there are none.
     """
 
     method: str
@@ -215,11 +215,6 @@ def _in_domain(one: Field, field: FieldRuns, runs: str) -> tuple[Tensor, Tensor]
 
 def _require_fields(emulator: Model, runs: Runs) -> None:
     """Refuse runs that lack a field of the model, or have values that its transform does not."""
-    if runs.gaps:
-        raise DataError(
-            f"{runs.name}: runs with gaps are scored by uqsonet.fit, on readings that it holds out "
-            "(Emulator.card); missing='drop' leaves complete runs"
-        )
     for side, fields in (("input", emulator.inputs), ("output", emulator.outputs)):
         there = getattr(runs, f"{side}s")
         if lacking := [f.name for f in fields if f.name not in there]:
@@ -227,44 +222,36 @@ def _require_fields(emulator: Model, runs: Runs) -> None:
                 f"{runs.name}: no {side} field {lacking[0]!r}; there are {', '.join(there)}"
             )
     for one in emulator.inputs:
-        if one.transform.positive and not runs.inputs[one.name].values.min() > 0:
+        if one.transform.positive and not np.nanmin(runs.inputs[one.name].values) > 0:
             raise DataError(f"{runs.name}: {one.name} must be positive under log")
-
-
-class Read(NamedTuple):
-    """Held-out runs as sensors read them.
-
-    For each number of sensors there are the numbers of some runs, and their sensors; for each
-    output its points (k, d) and values (N, k) there.
-    """
-
-    sensors: dict[int, list[tuple[Tensor, Sensors]]]
-    truths: list[tuple[Tensor, Tensor]]
 
 
 def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: object, seed: int) -> Read:
     """Return held-out runs as sensors of a model's fields read them, some runs to a layout."""
     _require_fields(emulator, runs)
-    truths = []
     most = max(MIN_TRUTH_POINTS, min(MAX_TRUTH_POINTS, MAX_TRUTHS // len(runs)))
-    for one in emulator.outputs:
-        known = runs.outputs[one.name]
-        x, numbers = _in_domain(one, known, runs.name)
-        some = some_points(len(x), most, numpy_generator(seed, "scores", "points"))
-        values = torch.from_numpy(known.values[:, numbers[some].numpy()]).double()
-        truths.append((x[some], values))
     fields = emulator.named_fields
     stored = [runs.inputs[one.name] for one in emulator.inputs]
     stored += [runs.outputs[one.name] for one in emulator.outputs]
     places = [_in_domain(*one, runs.name) for one in zip(fields, stored, strict=True)]
+    if sensors is None:
+        sensors = sensors_of_fit(emulator) or [3, 10, 30]
+    plan = SensorPlan.of(sensors, fields, len(emulator.inputs), [x for x, _ in places])
+    levels = _levels(emulator, noise_std)
+    if runs.gaps:
+        from uqsonet.fitting.gap_readings import read_gaps  # deferred: few runs have gaps
+
+        return read_gaps(emulator, stored, places, plan, levels, seed, most)
+    truths = []
+    for one, (x, numbers) in zip(emulator.outputs, places[len(emulator.inputs) :], strict=True):
+        some = some_points(len(x), most, numpy_generator(seed, "scores", "points"))
+        values = torch.from_numpy(runs.outputs[one.name].values[:, numbers[some].numpy()]).double()
+        truths.append((x[some], values))
     dim = max(x.shape[1] for x, _ in places)
     points = torch.cat([torch.nn.functional.pad(x, [0, dim - x.shape[1]]) for x, _ in places])
     field = torch.cat([torch.full((len(x),), k) for k, (x, _) in enumerate(places)])
     numbers = torch.cat([here for _, here in places])
-    if sensors is None:
-        sensors = sensors_of_fit(emulator) or [3, 10, 30]
-    plan = SensorPlan.of(sensors, fields, len(emulator.inputs), [x for x, _ in places])
-    levels, every = _levels(emulator, noise_std)[field], torch.arange(len(runs))
+    levels, every = levels[field], torch.arange(len(runs))
     parts = every.tensor_split(1 if plan.fixed else min(LAYOUTS, len(runs)))
     observed: dict[int, list[tuple[Tensor, Sensors]]] = {}
     for count, drawn in plan.layouts(len(parts), seed, "scores", "layouts").items():
@@ -289,7 +276,7 @@ def _held_out(emulator: Model, runs: Runs, sensors: object, noise_std: object, s
                 field=field[layout].expand(values.shape), labels=[str(int(row)) for row in rows],
             )  # fmt: skip
             observed[count].append((rows, sets))
-    return Read(observed, truths)
+    return Read(observed, dict.fromkeys(observed, truths))
 
 
 def _levels(emulator: Model, noise_std: object) -> Tensor:
@@ -341,13 +328,13 @@ def score(
     for count in observed[0].sensors:
         for number, output in enumerate(emulator.outputs):
             for method in parts[0][0]:
-                if method == "sensor_free" and number in free:  # the same for any count
+                if method == "sensor_free" and number in free and not judged[0].runs.gaps:
                     scores.append(replace(free[number], sensors=count))
                     continue
                 LOG.log(PROGRESS_LEVEL, "scoring %s with %d sensors", method, count)
                 answers = []
                 for methods, held in parts:
-                    x, truth = held.truths[number]
+                    x, truth = held.truths[count][number]
                     for rows, sets in held.sensors[count]:
                         used = sets.each(lambda t: t[:, :0]) if method == "sensor_free" else sets
                         answer = methods[method].answer(used, len(emulator.inputs) + number)
@@ -359,7 +346,8 @@ def score(
                 if method == "sensor_free":
                     free[number] = scores[-1]
     held, counts = observed[0], list(observed[0].sensors)
-    (x, truth), (_, sets) = held.truths[0], held.sensors[counts[len(counts) // 2]][0]
+    middle = counts[len(counts) // 2]
+    (x, truth), (_, sets) = held.truths[middle][0], held.sensors[middle][0]
     example = emulator.answer(replace(sets[:1], single=True), len(emulator.inputs))
     return scores, example, truth[0], x
 
@@ -374,30 +362,37 @@ def _scored(
     """
     found: defaultdict[str, list[Any]] = defaultdict(list)
     every = torch.cat([truths for _, truths, _ in answers])
-    low, high = every.amin(0), every.amax(0)
+    low, high = every.nan_to_num(torch.inf).amin(0), every.nan_to_num(-torch.inf).amax(0)
     beyond, near = SLACK * (high - low), _nearest(answers[0][2])
+    ranged = (~every.isnan()).sum(0) >= RANGE_RUNS
     for posterior, truths, x in answers:
-        equal = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
         bands, separate = [], posterior.law.alone
         for row, (mean, samples) in enumerate(_drawn(posterior, x)):
-            truth = truths[row]
-            # Dry runs have no relative error.
-            error = float(relative_error(mean, truth)) if bool(truth.any()) else math.nan
-            found["error"].append(error)
-            if samples is None:
-                continue
-            ordered = ascending(samples)
-            if separate and conformal:
+            ordered = None if samples is None else ascending(samples)
+            if ordered is not None and separate and conformal:
                 bands.append(torch.stack([quantile(ordered, end) for end in ENDS]))
+            known = (~truths[row].isnan()).nonzero()[:, 0]  # all, but of runs with gaps
+            truth = truths[row, known]
+            if not len(known):
+                continue
+            # Dry runs have no relative error.
+            error = float(relative_error(mean[known], truth)) if bool(truth.any()) else math.nan
+            found["error"].append(error)
+            if samples is None or ordered is None:
+                continue
+            steps = truths[row] - truths[row, near]
+            both = (~steps.isnan()).nonzero()[:, 0]
+            ours = samples[:, both] - samples[:, near[both]]
+            found["steps"].append([float(f.square().mean()) for f in (ours, steps[both])])
+            ordered, samples = ordered[known], samples[:, known]
+            equal = torch.full((len(known),), 1 / len(known), dtype=torch.float64)
             found["crps"].append(crps(ordered, truth))
             found["energy"].append(energy_score(samples[:ENERGY_SAMPLES], truth, equal))
             found["plain"].append(coverage(ordered, truth, COVERAGE_LEVELS))
             found["ranks"].append(rank_shares(ordered, truth, RANK_BINS))
             found["functional"].append(float((samples.mean(1) < truth.mean()).double().mean()))
-            left = (samples < low - beyond) | (samples > high + beyond)
-            found["outside"].append(float(left.double().mean()))
-            steps = [(f - f[..., near]).square().mean() for f in (samples, truth)]
-            found["steps"].append([float(one) for one in steps])
+            left = (samples < (low - beyond)[known]) | (samples > (high + beyond)[known])
+            found["outside"].append(float(left[:, ranged[known]].double().mean()))
         if conformal:
             plain = torch.stack(bands) if separate else posterior.quantile(ENDS, x, SCORE_SAMPLES)
             for kind in ("conformal", "whole"):
@@ -415,7 +410,7 @@ def _scored(
         plain=bands.get("plain", {}), conformal=bands.get("conformal"), whole=bands.get("whole"),
         ranks=means.get("ranks", []), functional_ranks=found["functional"],
         roughness=math.sqrt(ours / true) if true > 0 else math.nan,
-        outside=means.get("outside", math.nan) if size >= RANGE_RUNS else math.nan,
+        outside=means.get("outside", math.nan),
     )  # fmt: skip
 
 
@@ -453,8 +448,8 @@ def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool
     """Return the shares (B, levels) of truths (B, M) inside conformal bands.
 
     Plain bands are (B, 1 + 2 levels, M), as `ENDS` has them. Points where a band has hardly any
-    width (`MIN_SPAN`) do not count. The share is not a number where there are too few calibration
-    runs for the level.
+    width (`MIN_SPAN`), or nothing was read, do not count. The share is not a number where there are
+    too few calibration runs for the level.
     """
     shares = []
     for k, level in enumerate(COVERAGE_LEVELS):
@@ -465,10 +460,14 @@ def _inside(posterior: FieldPosterior, plain: Tensor, truth: Tensor, whole: bool
             continue
         lower, upper = band[:, 0], band[:, 2]
         widest = (upper - lower).amax(1, keepdim=True)
-        slack, free = 1e-9 * widest, upper - lower > MIN_SPAN * widest
-        inside = (truth >= lower - slack) & (truth <= upper + slack) | ~free
-        counted = inside.double().where(free, torch.nan)
-        shares.append(inside.all(1).double() if whole else counted.nanmean(1))
+        slack = 1e-9 * widest
+        inside = (truth >= lower - slack) & (truth <= upper + slack)
+        free = (upper - lower > MIN_SPAN * widest) & ~truth.isnan()
+        if whole:
+            all_inside = (inside | ~free).all(1).double()
+            shares.append(all_inside.where((~truth.isnan()).any(1), torch.nan))
+        else:
+            shares.append(inside.double().where(free, torch.nan).nanmean(1))
     return torch.stack(shares, 1)
 
 

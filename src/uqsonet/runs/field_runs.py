@@ -285,9 +285,13 @@ def _notice_runs_last(values: np.ndarray, name: str) -> None:
 
 
 def roughness(centred: np.ndarray, axis: int) -> float:
-    """Return the mean squared step along an axis over twice the variance: 1 for independence."""
-    unit = centred / (np.abs(centred).max() or 1)
-    return float(np.square(np.diff(unit, axis=axis)).mean() / (2 * np.square(unit).mean() or 1))
+    """Return the mean squared step along an axis over twice the variance: 1 for independence.
+
+    Steps from or to NaN do not count.
+    """
+    unit = centred / (np.nanmax(np.abs(centred)) or 1)
+    steps = np.nanmean(np.square(np.diff(unit, axis=axis)))
+    return float(steps / (2 * np.nanmean(np.square(unit)) or 1))
 
 
 def _without_fill_values(

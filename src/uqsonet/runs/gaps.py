@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uqsonet.fields.stacked import Domain
 from uqsonet.runs.field_runs import FieldRuns
 
 LOOKED_AT = 2000  # runs, and points, that say which gaps there are, at most
@@ -31,9 +30,9 @@ class Gaps(NamedTuple):
         return f"{self.share:.1%} of the values missing, {texts[self.kind]}"
 
 
-def unit_points(domain: Domain) -> Tensor:
-    """Return the points (n, d) of a domain, each coordinate over the width of its box."""
-    points = domain.points().double()
+def unit_points(points: Tensor) -> Tensor:
+    """Return points (n, d), each coordinate over the width of their box."""
+    points = points.double()
     low, high = points.amin(0), points.amax(0)
     return (points - low) / (high - low).clamp_min(1e-300)
 
@@ -50,7 +49,7 @@ def gaps_of(field: FieldRuns) -> Gaps:
     share, rate = float(lacking.mean()), lacking.mean(0)
     kind = "scattered"
     if lacking.shape[1] > 1:
-        places = unit_points(field.domain)[points]
+        places = unit_points(field.domain.points())[points]
         away = torch.cdist(places, places)
         nearest = away.fill_diagonal_(torch.inf).argmin(1).numpy()
         off = lacking - rate

@@ -107,14 +107,7 @@ def sound_split(runs: Runs, seed: int) -> tuple[Runs, list[Split]]:
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
         splits = [one.of(kept) for one in splits]
-    if runs.groups is None and _neighbours_alike(runs):
-        warnings.warn(
-            f"{runs.name}: neighbouring runs are much alike. If they are snapshots of a few "
-            "trajectories, say so with Runs(..., groups=labels): bands are then judged on "
-            "whole trajectories, and without that they are too narrow for new ones",
-            DataWarning,
-            stacklevel=4,
-        )
+    warn_if_alike(runs, stacklevel=5)
     return runs, splits
 
 
@@ -147,11 +140,26 @@ def crashed_runs(field: FieldRuns) -> np.ndarray:
     return far if far.mean() <= MAX_CRASHED else np.zeros_like(far)
 
 
+def warn_if_alike(runs: Runs, stacklevel: int) -> None:
+    """Warn if runs that follow each other are alike, and no groups say which belong together."""
+    if runs.groups is None and _neighbours_alike(runs):
+        warnings.warn(
+            f"{runs.name}: neighbouring runs are much alike. If they are snapshots of a few "
+            "trajectories, or days of an archive, say so with Runs(..., groups=labels): bands are "
+            "then judged on whole groups, and without that they are too narrow for new ones",
+            DataWarning,
+            stacklevel=stacklevel,
+        )
+
+
 def _neighbours_alike(runs: Runs) -> bool:
-    """Return whether runs that follow each other are alike in every field."""
+    """Return whether runs that follow each other are alike in every field, where both were read."""
     steps = []
     for field in {**runs.inputs, **runs.outputs}.values():
         some = slice(None, None, max(1, field.values.shape[1] // COMPARED_POINTS))
         values = field.values[:2000, some].astype(np.float64)
-        steps.append(roughness(values - values.mean(0), 0))
-    return max(steps) < ALIKE
+        read = ~np.isnan(values)
+        mean = np.where(read, values, 0).sum(0) / read.sum(0).clip(1)
+        if (read[1:] & read[:-1]).any():
+            steps.append(roughness(values - mean, 0))
+    return max(steps, default=1.0) < ALIKE

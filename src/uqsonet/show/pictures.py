@@ -214,8 +214,10 @@ def _draw_line(figure: Any, posterior: Any, level: float, truth: Values | None, 
         axes.plot(line, sample, color=GREY, lw=0.7, alpha=0.8, label="samples" if k == 0 else None)
     axes.plot(line, np.asarray(posterior.mean(x)), color=BLUE, lw=2, label="mean")
     if truth is not None:
-        there, order = truth[0][:, 0], truth[0][:, 0].argsort()
-        axes.plot(there[order], truth[1][order], color=ORANGE, lw=1.5, ls="--", label="truth")
+        known = ~np.isnan(truth[1])
+        there, values = truth[0][known, 0], truth[1][known]
+        order = there.argsort()
+        axes.plot(there[order], values[order], color=ORANGE, lw=1.5, ls="--", label="truth")
     for number in _read(posterior, True):
         _draw_readings(axes, posterior.sensors, number)
     axes.set(xlabel=field.axis_labels[0], ylabel=textwrap.fill(field.label, 30))
@@ -239,7 +241,7 @@ def _draw_maps(figure: Any, posterior: Any, level: float, truth: Values | None, 
         (f"upper end of the {100 * level:g} % band", points, upper),
     ]
     every = np.concatenate([values for _, _, values in shared])
-    ends = {"vmin": float(every.min()), "vmax": float(every.max())}
+    ends = {"vmin": float(np.nanmin(every)), "vmax": float(np.nanmax(every))}
     wide, high = np.ptp(points[:, :2] / stretch(points[:, :2]), axis=0)
     others = _read(posterior, False)
     left, right = [*map(str, others), "std"], [("mean", "other"), ("lower", "upper")]
@@ -284,7 +286,9 @@ def _map(
                         strict=True)  # fmt: skip
     shape = [len(line) for line in lines]
     if math.prod(shape) > MAX_MISSING * len(points):
-        if points.shape[1] == 2:
+        known = ~np.isnan(values)
+        points, values = points[known], values[known]
+        if points.shape[1] == 2 and len(points) > 3:
             mesh = library("matplotlib.tri").Triangulation(*points.T, _triangles(field, points))
             return axes.tripcolor(mesh, values, cmap=colours, shading="gouraud", **ends)
         size = min(60.0, max(2.0, 12000 / len(points)))
