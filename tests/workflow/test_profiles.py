@@ -65,6 +65,9 @@ def test_the_profile_for_slurm_keeps_what_the_default_one_says(submitted: str) -
     slurm, default = profile("slurm"), profile("default")
     # On a cluster SLURM shares out GPUs; here one job at a time has the one that there is.
     assert default.pop("resources") == ["gpu=1"] and "resources" not in slurm
+    # There few jobs are submitted in a minute; here jobs are looked at every few seconds.
+    assert default.pop("max-jobs-per-timespan") == "100/3s"
+    assert slurm["max-jobs-per-timespan"] == "30/1m"
     assert {key: slurm[key] for key in default} == default
     assert "profile profiles/slurm" in submitted
 
