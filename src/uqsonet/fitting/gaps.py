@@ -106,7 +106,7 @@ def _modes(factor: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def fit_gaps(runs: Runs, sensors: object, noise_std: Mapping[str, float], seed: int) -> Emulator:
     """Return the model of runs with gaps (`uqsonet.fit`)."""
-    warn_if_alike(runs, stacklevel=5)
+    warn_if_alike(runs)
     data, splits = Seen.of(runs, sensors, noise_std, seed), runs.splits(seed)
     counts = range(len(data.plan.counts))
     held = []

@@ -107,7 +107,7 @@ def sound_split(runs: Runs, seed: int) -> tuple[Runs, list[Split]]:
         kept = np.flatnonzero(~crashed)
         runs = runs[kept]
         splits = [one.of(kept) for one in splits]
-    warn_if_alike(runs, stacklevel=5)
+    warn_if_alike(runs)
     return runs, splits
 
 
@@ -140,7 +140,7 @@ def crashed_runs(field: FieldRuns) -> np.ndarray:
     return far if far.mean() <= MAX_CRASHED else np.zeros_like(far)
 
 
-def warn_if_alike(runs: Runs, stacklevel: int) -> None:
+def warn_if_alike(runs: Runs) -> None:
     """Warn if runs that follow each other are alike, and no groups say which belong together."""
     if runs.groups is None and _neighbours_alike(runs):
         warnings.warn(
@@ -148,7 +148,7 @@ def warn_if_alike(runs: Runs, stacklevel: int) -> None:
             "trajectories, or days of an archive, say so with Runs(..., groups=labels): bands are "
             "then judged on whole groups, and without that they are too narrow for new ones",
             DataWarning,
-            stacklevel=stacklevel,
+            stacklevel=5,
         )
 
 
